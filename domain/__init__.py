@@ -1,0 +1,1 @@
+"""The rules of Corral, pure: no clock, no I/O, no randomness."""

@@ -1,0 +1,99 @@
+"""Everything Corral can refuse.
+
+CorralError
+├── NotFound               no such thing, or it is another tenant's
+├── Unauthenticated        no key, or one that does not count
+├── Forbidden              the key's role does not reach that far
+├── Invalid                the request contradicts itself or the catalogue
+├── Conflict
+│   ├── InvalidTransition  the state does not admit the event
+│   ├── StaleFence         a newer attempt holds the right to write
+│   ├── StaleLeader        a newer leader has taken over
+│   └── KeyReused          one idempotency key, two different bodies
+└── Limit
+    ├── QuotaExceeded      the tenant has no room left
+    └── TooLarge           a body or a file over its cap
+"""
+
+
+class CorralError(Exception):
+    """A refusal: `code` is stable, the message is for people and holds nothing secret."""
+
+    code = "error"
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
+        """What would help, or nothing."""
+
+
+class NotFound(CorralError):
+    code = "not_found"
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"there is no such {kind}", f"check the id; a {kind} of another tenant is not shown")
+
+
+class Unauthenticated(CorralError):
+    code = "unauthenticated"
+
+    def __init__(self) -> None:
+        super().__init__("a valid key is required", "send 'Authorization: Bearer <key>'")
+
+
+class Forbidden(CorralError):
+    code = "forbidden"
+
+    def __init__(self, needed: str) -> None:
+        super().__init__(f"this needs the role {needed}", "ask an admin for a key with that role")
+
+
+class Invalid(CorralError):
+    code = "invalid"
+
+
+class Conflict(CorralError):
+    code = "conflict"
+
+
+class InvalidTransition(Conflict):
+    code = "invalid_transition"
+
+    def __init__(self, kind: str, state: str, event: str) -> None:
+        super().__init__(f"a {kind} that is {state} cannot {event}")
+
+
+class StaleFence(Conflict):
+    code = "stale_fence"
+
+    def __init__(self, attempt_id: str, fence: int) -> None:
+        super().__init__(f"fence {fence} no longer counts for {attempt_id}", "remove what is held for it")
+
+
+class StaleLeader(Conflict):
+    code = "stale_leader"
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"epoch {epoch} is over")
+
+
+class KeyReused(Conflict):
+    code = "idempotency_key_reused"
+
+    def __init__(self) -> None:
+        super().__init__("this Idempotency-Key was used with another request", "use a new key for a new request")
+
+
+class Limit(CorralError):
+    code = "limit"
+
+
+class QuotaExceeded(Limit):
+    code = "quota_exceeded"
+
+    def __init__(self, what: str, asked: int, left: int) -> None:
+        super().__init__(f"asked for {asked} {what}, {left} left in the quota", "wait for jobs to end, or ask an admin")
+
+
+class TooLarge(Limit):
+    code = "too_large"

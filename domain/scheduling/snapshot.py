@@ -1,0 +1,128 @@
+"""What the policy sees: the cluster, the tenants and the queue at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
+from domain.levels import ImageKind, Level
+
+WHOLE_GPU = 1000
+"""Thousandths of a device in a whole one."""
+ANY_MODEL = "*"
+"""The row of a quota that counts every model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU as the scheduler sees it."""
+
+    gpu_id: GpuId
+    uuid: str
+    model: str
+    memory_bytes: int
+    is_free: bool
+    """Nobody holds it, and the worker found it clean and healthy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine as the scheduler sees it. What is free is free now: held amounts are already taken off."""
+
+    node_id: NodeId
+    name: str
+    is_open: bool
+    """Ready, reachable and not draining."""
+    levels: frozenset[Level]
+    cuda_driver: tuple[int, int] | None
+    """Newest CUDA version that its driver runs; None without an NVIDIA driver."""
+    cpus_milli_free: int
+    memory_bytes_free: int
+    scratch_bytes_free: int
+    cpus_milli: int
+    memory_bytes: int
+    scratch_bytes: int
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantShare:
+    """A tenant's rights and its use, now. Shares are thousandths of a GPU."""
+
+    tenant_id: TenantId
+    parent_id: TenantId | None
+    weight: int
+    is_active: bool
+    gpu_limit_milli: Mapping[str, int | None]
+    """By model and `*`; None is no limit of its own. A model without a row is bounded by `*` alone."""
+    gpu_used_milli: Mapping[str, int]
+    running_limit: int | None
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A queued job, reduced to what placing it needs."""
+
+    job_id: JobId
+    tenant_id: TenantId
+    priority: int
+    """Rank of its class; higher goes first."""
+    submitted_at: Instant
+    not_before: Instant
+    """Earliest start: a back-off after a failed start."""
+    gpus: int
+    models: tuple[str, ...]
+    """Accepted models; empty for any."""
+    gpu_memory_min_bytes: int
+    cpus_milli: int
+    memory_bytes: int
+    scratch_bytes: int
+    """Scratch and output together."""
+    least_level: Level
+    allowed_levels: frozenset[Level]
+    image_kind: ImageKind
+    min_cuda: tuple[int, int] | None
+    """CUDA version of the image, which the node's driver must run; None for an image without CUDA."""
+    avoid: frozenset[NodeId]
+    """Nodes where a try of it failed by the platform's fault, passed over while another fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a pass may use."""
+
+    nodes: tuple[Node, ...]
+    tenants: Mapping[TenantId, TenantShare]
+    queue: tuple[Demand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One line of a plan: this job, there, on these devices, at this level."""
+
+    job_id: JobId
+    tenant_id: TenantId
+    node_id: NodeId
+    gpu_ids: tuple[GpuId, ...]
+    models: tuple[str, ...]
+    """The model of each device, in the order of `gpu_ids`."""
+    level: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits: a stable code, the numbers, a sentence."""
+
+    code: str
+    """`quota_gpus`, `quota_running`, `tenant_suspended`, `back_off`, `no_node`, `no_level`, `no_model`, `no_memory`,
+    `no_driver`, `no_device`, `no_room`."""
+    text: str
+    numbers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pass decided: each queued job is in exactly one of the two."""
+
+    placements: tuple[Placement, ...]
+    waiting: Mapping[JobId, Reason]

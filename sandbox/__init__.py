@@ -1,0 +1,1 @@
+"""The wall between a tenant's code and everything else."""

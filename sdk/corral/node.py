@@ -1,0 +1,212 @@
+"""What a node's worker and the API say to each other.
+
+A worker sends its node's own token and may touch only what was assigned to its node.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from corral.contract import Name, Request, View
+from corral.jobs import DeviceView, IsolationLevel
+
+
+class LevelReport(Request):
+    """What a probe of a sandbox level found."""
+
+    level: IsolationLevel
+    is_offered: bool
+    runtime: str
+    runtime_version: str
+    reasons: list[str] = []
+
+
+class DeviceReport(Request):
+    """A device of the node, as its worker sees it."""
+
+    uuid: str = Field(min_length=1, max_length=200)
+    model: str = Field(min_length=1, max_length=96)
+    memory_bytes: int = Field(ge=0, le=2**62)
+    is_simulated: bool
+    health: Literal["ok", "sick"]
+    health_reason: str = Field(default="", max_length=500)
+    is_clean: bool
+    """No process on it, memory at baseline, and no sandbox of this worker holds it."""
+    clean_reason: str = Field(default="", max_length=500)
+    """Why it is not clean."""
+    generation: int | None
+    """As the last answer told it: a finding about an older generation is not believed. None at first."""
+    ecc: str = "unsupported"
+    utilisation_pct: int | None = None
+
+
+class NodeFacts(Request):
+    """What a node is, as its worker finds it at its start."""
+
+    boot_id: str
+    agent_version: str
+    kernel: str
+    driver_version: str | None
+    cuda_driver: str | None
+    """Newest CUDA version that the driver runs, such as "12.8"."""
+    cpus_milli: int = Field(ge=0, le=10**9)
+    memory_bytes: int = Field(ge=0, le=2**62)
+    scratch_bytes: int = Field(ge=0, le=2**62)
+    levels: list[LevelReport]
+    devices: list[DeviceReport]
+    labels: dict[Name, str] = {}
+
+
+class Registration(Request):
+    """A node joins (with a one-time token in `Authorization`), or says what it is now (with its own)."""
+
+    facts: NodeFacts
+
+
+class Registered(View):
+    """The node's own credential, shown once, at its joining only."""
+
+    node_id: str
+    node_name: str
+    token: str | None
+    """None when the node had one already."""
+    heartbeat_seconds: int
+
+
+class HeldSandbox(Request):
+    """A sandbox that the worker holds."""
+
+    attempt_id: str
+    fence: int
+    is_alive: bool
+
+
+class Heartbeat(Request):
+    """A sign of life, every `heartbeat_seconds`."""
+
+    boot_id: str
+    devices: list[DeviceReport]
+    held: list[HeldSandbox]
+    problems: list[str] = Field(default=[], max_length=50)
+
+
+class SandboxVerdict(View):
+    """What to do with a sandbox that was named. What is not named here is left alone."""
+
+    attempt_id: str
+    fence: int
+    verdict: Literal["keep", "stop", "remove"]
+    reason: str
+    """For `stop`: a stop reason, as the runner knows them."""
+
+
+class Assignment(View):
+    """An attempt that waits to be claimed by this node."""
+
+    attempt_id: str
+    fence: int
+
+
+class HeartbeatAnswer(View):
+    beat: int
+    generations: dict[str, int]
+    """Of each device, by UUID."""
+    verdicts: list[SandboxVerdict]
+    assigned: list[Assignment]
+    """A second way for hints that were lost."""
+
+
+class Claim(Request):
+    fence: int
+
+
+class Order(View):
+    """What a worker that claimed an attempt is to run."""
+
+    attempt_id: str
+    fence: int
+    job_id: str
+    tenant_id: str
+    level: IsolationLevel
+    image_kind: Literal["host", "engine"]
+    image_reference: str
+    command: list[str]
+    env: dict[str, str]
+    cpus_milli: int
+    memory_bytes: int
+    shm_bytes: int
+    scratch_bytes: int
+    output_bytes: int
+    devices: list[DeviceView]
+    inputs: list[str]
+    time_limit_us: int
+    grace_us: int
+    max_unreachable_us: int | None
+
+
+class Started(Request):
+    """The gate was opened."""
+
+    fence: int
+    prepare_us: int = Field(ge=0, le=2**60)
+    """From the claim's answer to the opening, on the node's boot-time clock."""
+    isolation: dict[str, Any]
+
+
+class Progress(Request):
+    """Something worth telling while the attempt is prepared."""
+
+    fence: int
+    text: str = Field(max_length=500)
+
+
+class SkippedFile(Request):
+    name: str
+    reason: str
+
+
+EndOutcome = Literal[
+    "exited",
+    "oom_killed",
+    "time_limit",
+    "cancelled",
+    "preempted",
+    "node_lost",
+    "gpu_fault",
+    "image_error",
+    "sandbox_error",
+    "input_error",
+    "budget_exhausted",
+]
+
+
+class Ended(Request):
+    """The attempt is over, its output stored, its sandbox removed. Durations are of the node's boot-time clock."""
+
+    fence: int
+    outcome: EndOutcome
+    exit_code: int | None = Field(ge=0, le=255)
+    error: str = Field(default="", max_length=2000)
+    prepare_us: int = Field(ge=0, le=2**60)
+    run_us: int = Field(ge=0, le=2**60)
+    stop_us: int = Field(ge=0, le=2**60)
+    """From the end of the run (or the stop order) to the release of the devices."""
+    isolation: dict[str, Any] | None = None
+    skipped: list[SkippedFile] = Field(default=[], max_length=1000)
+    devices: list[DeviceReport] = []
+    """The attempt's devices, looked at after the sandbox was removed."""
+
+
+class AttemptStanding(View):
+    """Where the attempt stands after a report."""
+
+    attempt_id: str
+    state: str
+    stop_reason: str | None = None
+    """Set when it should stop."""
+
+
+class LogAnswer(View):
+    """How much of the log the server holds; the next segment starts there."""
+
+    size_bytes: int
