@@ -8,7 +8,7 @@ import os
 import stat
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sandbox.beneath import kind_of, open_beneath
@@ -48,7 +48,12 @@ class _Directory:
     fd: int
     prefix: str
     entries: Iterator[os.DirEntry[str]]
+    end_listing: Callable[[], None]
     depth: int
+
+    def close(self) -> None:
+        self.end_listing()
+        os.close(self.fd)
 
 
 class _Unreadable(Exception):
@@ -89,7 +94,7 @@ class Collector:
                 self._check_time(started)
                 entry = next(stack[-1].entries, None)
                 if entry is None:
-                    os.close(stack.pop().fd)
+                    stack.pop().close()
                     continue
                 found = self._look(stack, entry)
                 if found is None:
@@ -104,7 +109,7 @@ class Collector:
             self._skip("…", f"{reason}; the rest was not looked at", is_always_listed=True)
         finally:
             for directory in stack:
-                os.close(directory.fd)
+                directory.close()
 
     def _look(self, stack: list[_Directory], entry: os.DirEntry[str]) -> Collected | None:
         """The entry as a file, or nothing: then it was skipped, or is a directory and lies on the stack."""
@@ -133,10 +138,11 @@ class Collector:
     @staticmethod
     def _directory(fd: int, prefix: str, depth: int) -> _Directory:
         try:
-            return _Directory(fd, prefix, iter(os.scandir(fd)), depth)
+            listing = os.scandir(fd)
         except OSError:
             os.close(fd)
             raise
+        return _Directory(fd, prefix, listing, listing.close, depth)
 
     def _open_file(self, directory: int, name: str, path: str) -> Collected:
         self._check_file(os.stat(name, dir_fd=directory, follow_symlinks=False))  # before: opening a device may act
@@ -174,7 +180,9 @@ class Collector:
         if found.st_size > limits.file_bytes_max:
             raise _Unreadable(f"{found.st_size} bytes; a file may have {limits.file_bytes_max}")
         if found.st_size - found.st_blocks * BLOCK_BYTES > limits.hole_bytes_max:
-            raise _Unreadable(f"it is sparse: {found.st_size} bytes, of which {found.st_blocks * BLOCK_BYTES} are stored")
+            raise _Unreadable(
+                f"it is sparse: {found.st_size} bytes, of which {found.st_blocks * BLOCK_BYTES} are stored"
+            )
         if max(found.st_size, found.st_blocks * BLOCK_BYTES) + self._bytes > limits.total_bytes_max:
             raise _Unreadable(f"with it, more than {limits.total_bytes_max} bytes in all")
 
@@ -190,7 +198,7 @@ class Collector:
 
 
 def printable(name: str) -> str:
-    """A name that is safe to show: bytes that are no UTF-8 and what is not printable stand as escapes, and it is short."""
+    """A name that is safe to show: short, and with escapes for bytes that are no UTF-8 and for what is not printable."""
     shown = "".join(c if c.isprintable() and c not in DIRECTION_MARKS else _escaped(c) for c in name[:NAME_SHOWN_MAX])
     return shown if len(name) <= NAME_SHOWN_MAX and len(shown) <= NAME_SHOWN_MAX else shown[: NAME_SHOWN_MAX - 1] + "…"
 
