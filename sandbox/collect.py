@@ -198,7 +198,7 @@ class Collector:
 
 
 def printable(name: str) -> str:
-    """A name that is safe to show: short, and with escapes for bytes that are no UTF-8 and for what is not printable."""
+    """A name that is safe to show: short, with escapes for bytes that are no UTF-8 and for what is not printable."""
     shown = "".join(c if c.isprintable() and c not in DIRECTION_MARKS else _escaped(c) for c in name[:NAME_SHOWN_MAX])
     return shown if len(name) <= NAME_SHOWN_MAX and len(shown) <= NAME_SHOWN_MAX else shown[: NAME_SHOWN_MAX - 1] + "…"
 
