@@ -1,0 +1,186 @@
+"""How a backend speaks to the runner beside a sandbox: starts it, finds it again, asks it."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import boot_clock
+from sandbox.contract import Exit, LaunchOrder, SandboxFault, StopReason
+
+RUNNER = Path(__file__).with_name("runner.py")
+PLAN, JOURNAL, SOCKET, LOG = "run.json", "journal.jsonl", "runner.sock", "log"
+ANSWER_WITHIN_S = 10.0
+"""Longest wait for a runner to come up, or to answer anything but `wait`."""
+POLL_S = 0.005
+
+
+class RunnerAway(SandboxFault):
+    """The runner neither answers nor can be started again."""
+
+    code = "runner_away"
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerState:
+    """What the runner knows at one moment."""
+
+    runner_pid: int
+    gate_pid: int | None
+    """The host's id of the gate, for a runner of kind `bubblewrap`, once it waits; None before, and for an engine."""
+    is_gate_opened: bool
+    stop_reason: StopReason | None
+    exit: Exit | None
+    error: str
+    """Why the sandbox could not be made; empty if nothing is wrong."""
+
+
+def deadlines(order: LaunchOrder) -> dict[str, Any]:
+    """The part of the plan that every kind shares, with this machine's boot id."""
+    return {
+        "boot_id": boot_clock.boot_id(),
+        "unreachable_at_us": order.unreachable_at_us,
+        "time_limit_us": order.time_limit_us,
+        "grace_us": order.grace_us,
+        "log_bytes_max": order.log_bytes_max,
+        "log_bytes_per_second": order.log_bytes_per_second,
+    }
+
+
+def engine_plan(order: LaunchOrder, engine_socket: str, container: str) -> dict[str, Any]:
+    """The plan of a runner that accompanies an engine's container: its name or id, and the engine's unix socket."""
+    return {**deadlines(order), "kind": "engine", "engine_socket": engine_socket, "container": container}
+
+
+def write_plan(state_dir: Path, plan: Mapping[str, Any]) -> None:
+    """Put the runner's orders in the state folder, whole or not at all, on disk before it returns."""
+    draft = state_dir / f"{PLAN}.new"
+    with draft.open("w") as file:
+        json.dump(plan, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(state_dir / PLAN)
+
+
+def spawn(state_dir: Path) -> None:
+    """Start a runner for this folder and return at once; if one already runs, the second ends by itself."""
+    command = [sys.executable, "-I", "-S", "-B", str(RUNNER), str(state_dir)]
+    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    with (state_dir / "runner.err").open("ab") as complaints:
+        # The runner forks and its parent ends at once, so that no one has to wait for it and it has no controlling session.
+        subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints, check=True,
+            start_new_session=True, cwd=state_dir,
+        )  # fmt: skip
+
+
+class RunnerLink:
+    """One sandbox's runner. Every command may be repeated; a runner that died is started again first."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+
+    def state(self) -> RunnerState:
+        """What the runner knows now."""
+        return _state(self._ask({"do": "state"}))
+
+    def wait_gate(self, timeout_s: float = ANSWER_WITHIN_S) -> RunnerState:
+        """The state once the gate waits inside, or the sandbox ended, or could not be made.
+
+        Raises:
+            RunnerAway: none of these within the time.
+        """
+        return _state(self._ask({"do": "wait_gate"}, timeout_s))
+
+    def open(self) -> StopReason | None:
+        """Open the gate; None if it is open, else the reason for which the runner refused and ends the sandbox."""
+        refused = self._ask({"do": "open"}).get("refused")
+        return StopReason(refused) if refused else None
+
+    def extend(self, unreachable_at_us: int) -> None:
+        """Move the deadline for silence forward; an earlier one than it has changes nothing."""
+        self._ask({"do": "extend", "unreachable_at_us": unreachable_at_us})
+
+    def stop(self, reason: StopReason, grace_us: int) -> None:
+        """SIGTERM now, SIGKILL when the grace is over; the first reason counts. Returns at once."""
+        self._ask({"do": "stop", "reason": reason.value, "grace_us": grace_us})
+
+    def wait(self, timeout_s: float | None) -> Exit | None:
+        """How the sandbox ended; None if it still runs when the time is up."""
+        if (ended := journalled_exit(self._state_dir)) is not None:
+            return ended
+        try:
+            answer = self._ask({"do": "wait"}, timeout_s, is_late_fine=True)
+        except TimeoutError:
+            return None
+        return exit_of(answer["exit"])
+
+    def directory_fd(self, name: str) -> int:
+        """A new descriptor of the folder `out` or `scratch` inside, kept since the gate; the caller closes it.
+
+        Raises:
+            SandboxFault: the runner holds none (its kind is `engine`, or it was started anew since).
+        """
+        with self._connection(ANSWER_WITHIN_S) as connection:
+            _send(connection, {"do": "directory", "name": name})
+            data, fds, _, _ = socket.recv_fds(connection, 4096, 1)
+        if not fds:
+            raise SandboxFault(f"the runner holds no descriptor of /{name}: {data.decode(errors='replace').strip()}")
+        return fds[0]
+
+    def finish(self) -> None:
+        """Kill what is left and let the runner end. Does not start one if none runs."""
+        if not self.is_running():
+            return
+        try:
+            self._ask({"do": "finish"})
+        except RunnerAway:
+            if self.is_running():
+                raise
+        _until(lambda: not self.is_running(), ANSWER_WITHIN_S)
+
+    def is_running(self) -> bool:
+        """Whether a runner answers in this folder."""
+        try:
+            with _connect(self._state_dir, 1.0):
+                return True
+        except OSError:
+            return False
+
+    def _ask(self, request: Mapping[str, Any], timeout_s: float | None = ANSWER_WITHIN_S, is_late_fine: bool = False) -> dict[str, Any]:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            with self._connection(ANSWER_WITHIN_S) as connection:
+                connection.settimeout(_left(deadline))
+                try:
+                    _send(connection, request)
+                    line = connection.makefile("rb").readline()
+                except TimeoutError as error:
+                    if is_late_fine:
+                        raise
+                    raise RunnerAway(f"the runner did not answer to {request['do']}") from error
+                except OSError:
+                    line = b""  # it died while we asked
+            if line:
+                return _checked(json.loads(line))
+
+    def _connection(self, timeout_s: float) -> socket.socket:
+        """A connection to the runner, which is started if none listens."""
+        deadline = time.monotonic() + timeout_s
+        spawned = False
+        while True:
+            try:
+                return _connect(self._state_dir, timeout_s)
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise RunnerAway(f"no runner came up: {_complaint(self._state_dir)}") from error
+            if not spawned:
+                spawn(self._state_dir)
+                spawned = True
+            time.sleep(POLL_S)
