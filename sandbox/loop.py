@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount_image(image: int, label: str, target: Path, may_execute: bool) -> None:
-    """Mount an ext4 image, open for reading and writing as `image`, on `target`; set-uid bits and devices count nothing.
+    """Mount an ext4 image, open for reading and writing as `image`, on `target`; set-uid bits and devices are void.
 
     Raises:
         OSError: no loop device is to be had, or the mount is refused (not root, no such file system).
@@ -45,7 +45,7 @@ def mount_image(image: int, label: str, target: Path, may_execute: bool) -> None
 
 
 def unmount(target: Path) -> None:
-    """Unmount what is on `target`, now or, while somebody still holds it, with its last user. Nothing there: nothing done.
+    """Unmount what is on `target`, now or, while somebody holds it, with its last user. Nothing there: nothing done.
 
     Raises:
         OSError: the kernel refuses.

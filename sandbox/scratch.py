@@ -177,24 +177,10 @@ def _format(image: Path, volume: Volume, uid: int) -> None:
         os.ftruncate(fd, volume.image_bytes)
     finally:
         os.close(fd)
-    options = f"lazy_itable_init=1,nodiscard,root_owner={uid}:{uid}"
-    features = "^has_journal,^resize_inode"
-    command = [
-        "mkfs.ext4",
-        "-q",
-        "-F",
-        "-m",
-        "0",
-        "-b",
-        "4096",
-        "-N",
-        str(volume.inodes),
-        "-O",
-        features,
-        "-E",
-        options,
-    ]
-    made = subprocess.run([*command, str(image)], capture_output=True, timeout=60, check=False)
+    options = ["-m", "0", "-b", "4096", "-N", str(volume.inodes), "-O", "^has_journal,^resize_inode"]
+    extended = f"lazy_itable_init=1,nodiscard,root_owner={uid}:{uid}"
+    command = ["mkfs.ext4", "-q", "-F", *options, "-E", extended, str(image)]
+    made = subprocess.run(command, capture_output=True, timeout=60, check=False)
     if made.returncode != 0:
         image.unlink()
         raise OSError(f"mkfs.ext4 failed: {made.stderr.decode(errors='replace').strip()}")

@@ -1,0 +1,143 @@
+"""The image gate: what an image carries beside its files, and whether it may run here. Pure: it reads an inspect.
+
+An image is the tenant's or a stranger's. Its settings reach the engine, its hooks and the sandbox's first process
+before any code of the tenant's does.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sandbox.contract import ImageRefused
+
+MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The engine's names of the architectures, by the kernel's."""
+COVERED_VOLUMES: Final = frozenset({"/tmp", "/out"})  # noqa: S108
+"""Places that every sandbox has a mount of its own on."""
+NEUTRALISED_ENV: Final = frozenset({"LD_LIBRARY_PATH"})
+"""Taken out, not refused: NVIDIA's own base images set it, and programs find the same libraries without it."""
+EXPECTED_NVIDIA: Final = re.compile(
+    r"NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_[A-Z0-9_]+|PRODUCT_NAME|BUILD_ID|[A-Z0-9]+_VERSION)"
+)
+"""What NVIDIA's base images set. Those that steer the toolkit are replaced or taken out; none is obeyed."""
+STEERING: Final = re.compile(r"LD_.*|NVIDIA_.*|CUDA_MPS_.*|CUDA_VISIBLE_DEVICES|DOCKER_.*")
+"""Variables that loaders, the toolkit's hooks, MPS or the engine's clients obey."""
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing of the image's that counts for nothing here, and how it was made so."""
+
+    name: str
+    found: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedImage:
+    """An image that may run, by the id that its content gives it."""
+
+    image_id: str
+    findings: tuple[Finding, ...]
+    dropped_env: tuple[str, ...]
+    """Names of the image's variables that are taken out."""
+    working_dir: str
+
+
+def admit(reference: str, inspect: Mapping[str, Any], machine: str) -> AdmittedImage:
+    """Judge an image by the engine's inspect of it; `machine` is the kernel's name of the architecture.
+
+    Raises:
+        ImageRefused: it is not what was pinned, not for this machine, or carries what cannot be made harmless.
+    """
+    image_id = str(inspect.get("Id", ""))
+    _check_pin(reference, image_id, inspect)
+    _check_platform(inspect, machine)
+    config: Mapping[str, Any] = inspect.get("Config") or {}
+    env = _env_of(config)
+    refusals = [*_refused_volumes(config), *_refused_env(env)]
+    if on_build := config.get("OnBuild"):
+        refusals.append(f"it has ONBUILD instructions ({len(on_build)}): build it once more on top of itself")
+    if refusals:
+        raise ImageRefused("the image is refused: " + "; ".join(refusals))
+    dropped = tuple(sorted(name for name in env if STEERING.fullmatch(name)))
+    return AdmittedImage(
+        image_id=image_id,
+        findings=(*(Finding(f"ENV {name}", env[name], "taken out") for name in dropped), *_findings(config)),
+        dropped_env=dropped,
+        working_dir=_working_dir(str(config.get("WorkingDir") or "")),
+    )
+
+
+def _check_pin(reference: str, image_id: str, inspect: Mapping[str, Any]) -> None:
+    repository, at, digest = reference.rpartition("@")
+    if not DIGEST.fullmatch(digest):
+        raise ImageRefused("the image is not pinned by a digest or an id")
+    if not at:
+        if digest != image_id:
+            raise ImageRefused(f"the engine holds another image under {digest}")
+        return
+    held = {_without_defaults(str(line)) for line in inspect.get("RepoDigests") or ()}
+    if _without_defaults(f"{repository}@{digest}") not in held:
+        raise ImageRefused(f"the engine's image is not {reference}")
+
+
+def _without_defaults(reference: str) -> str:
+    """`docker.io/library/x:tag@sha256:…` and `x@sha256:…` name the same content; the engine keeps the short form."""
+    repository, _, digest = reference.rpartition("@")
+    repository = repository.removeprefix("docker.io/").removeprefix("library/")
+    head, slash, last = repository.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def _check_platform(inspect: Mapping[str, Any], machine: str) -> None:
+    wanted = MACHINES.get(machine, machine)
+    system, architecture = inspect.get("Os"), inspect.get("Architecture")
+    if system != "linux" or architecture != wanted:
+        raise ImageRefused(f"the image is for {system}/{architecture}, this node is linux/{wanted}")
+
+
+def _env_of(config: Mapping[str, Any]) -> dict[str, str]:
+    pairs = (str(line).partition("=") for line in config.get("Env") or ())
+    return {name: value for name, _, value in pairs}
+
+
+def _refused_volumes(config: Mapping[str, Any]) -> list[str]:
+    """An uncovered VOLUME is writable disk of the host's, in spite of the read-only root."""
+    loose = sorted(set(config.get("Volumes") or ()) - COVERED_VOLUMES)
+    return [f"it declares the volume {place!r}: build it without VOLUME" for place in loose]
+
+
+def _refused_env(env: Mapping[str, str]) -> list[str]:
+    refused = []
+    for name in sorted(env):
+        is_loader = name.startswith("LD_") and name not in NEUTRALISED_ENV
+        is_strange = name.startswith("NVIDIA_") and not EXPECTED_NVIDIA.fullmatch(name)
+        if is_loader or is_strange:
+            refused.append(f"its environment sets {name}: build it without")
+    return refused
+
+
+def _findings(config: Mapping[str, Any]) -> list[Finding]:
+    found = []
+    user = str(config.get("User") or "")
+    if user.partition(":")[0] in ("", "0", "root"):
+        found.append(Finding("USER", user or "root", "the job's own user"))
+    if (check := config.get("Healthcheck")) and (test := check.get("Test")) and test != ["NONE"]:
+        found.append(Finding("HEALTHCHECK", " ".join(map(str, test)), "NONE"))
+    if signal := config.get("StopSignal"):
+        found.append(Finding("STOPSIGNAL", str(signal), "SIGTERM"))
+    if entrypoint := config.get("Entrypoint"):
+        found.append(Finding("ENTRYPOINT", " ".join(map(str, entrypoint)), "the job's command alone"))
+    found.extend(Finding("VOLUME", place, "a mount of the sandbox's") for place in sorted(config.get("Volumes") or ()))
+    return found
+
+
+def _working_dir(asked: str) -> str:
+    """The image's own directory to start in, unless it could name something of the host's (CVE-2024-21626)."""
+    parts = asked.split("/")
+    if not asked.startswith("/") or ".." in parts or parts[1] in ("proc", "sys", "dev"):
+        return "/"
+    return asked
