@@ -1,0 +1,1 @@
+"""Every request that the API knows, for tenants and admins, a file for each part of the contract."""

@@ -1,0 +1,55 @@
+"""Requests about nodes, devices and images."""
+
+from corral.call import PAGE_LIMIT, Call, act, create, get, place
+from corral.cluster import GpuAvailability, ImageSpec, ImageView, JoinToken, JoinTokenSpec, NodeView
+from corral.contract import Page
+
+
+def images() -> Call[Page[ImageView]]:
+    """The catalogue."""
+    return get(place("images"), Page[ImageView], limit=PAGE_LIMIT)
+
+
+def gpus() -> Call[Page[GpuAvailability]]:
+    """Kinds of device that a job could ask for."""
+    return get(place("gpus"), Page[GpuAvailability], limit=PAGE_LIMIT)
+
+
+def nodes() -> Call[Page[NodeView]]:
+    """Every node (admin)."""
+    return get(place("nodes"), Page[NodeView], limit=PAGE_LIMIT)
+
+
+def node(node_id: str) -> Call[NodeView]:
+    """One node (admin)."""
+    return get(place("nodes", node_id), NodeView)
+
+
+def drain_node(node_id: str) -> Call[NodeView]:
+    """Nothing new starts there (admin)."""
+    return act(place("nodes", node_id, "drain"), NodeView, is_repeatable=True)
+
+
+def resume_node(node_id: str) -> Call[NodeView]:
+    """It takes jobs again (admin)."""
+    return act(place("nodes", node_id, "resume"), NodeView, is_repeatable=True)
+
+
+def lose_node(node_id: str) -> Call[NodeView]:
+    """Declare that it and all that ran there is gone for good (admin)."""
+    return act(place("nodes", node_id, "lost"), NodeView, is_repeatable=False)
+
+
+def create_join_token(spec: JoinTokenSpec) -> Call[JoinToken]:
+    """A token with which one node may join, once (admin)."""
+    return create(place("nodes", "join-token"), JoinToken, spec)
+
+
+def add_image(spec: ImageSpec) -> Call[ImageView]:
+    """Admit an image to the catalogue (admin)."""
+    return create(place("images"), ImageView, spec)
+
+
+def retire_image(name: str) -> Call[ImageView]:
+    """No new job may name it (admin)."""
+    return act(place("images", name, "retire"), ImageView, is_repeatable=True)

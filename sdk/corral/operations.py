@@ -1,0 +1,134 @@
+"""Every call as a method, defined once for the blocking client and for the asynchronous one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import wraps
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+
+from corral.call import Call
+from corral.calls import accounts, cluster
+from corral.calls import jobs as job_calls
+from corral.contract import Page
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Sender(ABC):
+    """Sends calls and waits."""
+
+    @abstractmethod
+    def send(self, call: Call[T]) -> T:
+        """Send it, again where that may help, and return what the answer says."""
+
+    @abstractmethod
+    def each(self, call: Call[Page[T]]) -> Iterator[T]:
+        """Every item of a list, page after page, as they are asked for."""
+
+
+class AsyncSender(ABC):
+    """Sends calls, awaited."""
+
+    @abstractmethod
+    async def send(self, call: Call[T]) -> T:
+        """Send it, again where that may help, and return what the answer says."""
+
+    @abstractmethod
+    def each(self, call: Call[Page[T]]) -> AsyncIterator[T]:
+        """Every item of a list, page after page, as they are asked for."""
+
+
+class Operation(Generic[P, T]):
+    """A call as a method: it blocks on a `Sender` and is awaited on an `AsyncSender`."""
+
+    def __init__(self, build: Callable[P, Call[T]]) -> None:
+        self._build = build
+        self.__doc__ = build.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: Sender, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, instance: AsyncSender, owner: type) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, instance: Sender | AsyncSender | None, owner: type) -> Any:
+        if instance is None:
+            return self
+
+        @wraps(self._build)
+        def send(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return instance.send(self._build(*args, **kwargs))
+
+        return send
+
+
+class Listing(Generic[P, T]):
+    """A call for a list as a method: an iterator over all of its pages."""
+
+    def __init__(self, build: Callable[P, Call[Page[T]]]) -> None:
+        self._build = build
+        self.__doc__ = build.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: Sender, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, instance: AsyncSender, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, instance: Sender | AsyncSender | None, owner: type) -> Any:
+        if instance is None:
+            return self
+
+        @wraps(self._build)
+        def each(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return instance.each(self._build(*args, **kwargs))
+
+        return each
+
+
+class Operations:
+    """What a client can do, beside what takes more than one request."""
+
+    submit_spec = Operation(job_calls.submit_spec)
+    jobs = Listing(job_calls.jobs)
+    job_view = Operation(job_calls.job_view)
+    attempts = Listing(job_calls.attempts)
+    events = Listing(job_calls.events)
+    artifact_views = Listing(job_calls.artifact_views)
+    job_ledger = Listing(job_calls.job_ledger)
+    cancel = Operation(job_calls.cancel)
+    hold = Operation(job_calls.hold)
+    release = Operation(job_calls.release)
+    log_part = Operation(job_calls.log_part)
+    upload_tar = Operation(job_calls.upload_tar)
+
+    whoami = Operation(accounts.whoami)
+    usage = Operation(accounts.usage)
+    quota = Operation(accounts.quota)
+    keys = Listing(accounts.keys)
+    create_key = Operation(accounts.create_key)
+    revoke_key = Operation(accounts.revoke_key)
+    tenants = Listing(accounts.tenants)
+    tenant = Operation(accounts.tenant)
+    create_tenant = Operation(accounts.create_tenant)
+    suspend_tenant = Operation(accounts.suspend_tenant)
+    resume_tenant = Operation(accounts.resume_tenant)
+    tenant_quota = Operation(accounts.tenant_quota)
+    set_tenant_quota = Operation(accounts.set_tenant_quota)
+    tenant_keys = Listing(accounts.tenant_keys)
+    create_tenant_key = Operation(accounts.create_tenant_key)
+    revoke_tenant_key = Operation(accounts.revoke_tenant_key)
+    verify_ledger = Operation(accounts.verify_ledger)
+    prices = Listing(accounts.prices)
+    set_price = Operation(accounts.set_price)
+
+    images = Listing(cluster.images)
+    add_image = Operation(cluster.add_image)
+    retire_image = Operation(cluster.retire_image)
+    gpus = Listing(cluster.gpus)
+    nodes = Listing(cluster.nodes)
+    node = Operation(cluster.node)
+    drain_node = Operation(cluster.drain_node)
+    resume_node = Operation(cluster.resume_node)
+    lose_node = Operation(cluster.lose_node)
+    create_join_token = Operation(cluster.create_join_token)
