@@ -12,7 +12,7 @@ UNREAD_MODEL = "unknown"
 
 BASELINE_TOLERANCE_BYTES = 64 * 1024**2
 """How far above its baseline an idle device may stand: the driver's bookkeeping moves by a few MiB, while the smallest
-CUDA context takes well over 100 MiB."""
+CUDA context takes more than 100 MiB."""
 
 MOST_BASELINE_BYTES = 1024**3
 """More than this is no baseline, whoever holds it: else memory that a past job left behind would become the measure."""

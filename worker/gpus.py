@@ -30,7 +30,7 @@ _UNSAID = (
 """Answers that mean "not said", which is no fault of the device. Every other error is one."""
 
 _BROKEN = (pynvml.NVMLError, UnicodeDecodeError)
-"""What reading a broken device can raise; a damaged one has been seen to give text that is none."""
+"""What reading a broken device can raise: an error of NVML, or text that the bindings cannot decode."""
 
 _PROCESS_LISTS = {
     "compute": (pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetComputeRunningProcesses_v2),

@@ -28,7 +28,6 @@ from worker.gpu_probe import GpuProbe
 
 MIB = 1024**2
 A, B, C = uuid_of("a"), uuid_of("b"), uuid_of("c")
-FREEZER = Path("/sys/fs/cgroup/freezer")
 
 
 @pytest.fixture(scope="session")
