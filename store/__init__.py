@@ -1,0 +1,1 @@
+"""The database, the only truth, and the only place that speaks SQL."""

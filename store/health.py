@@ -1,0 +1,19 @@
+"""Whether the database answers, and how it is known that it does not."""
+
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from store.engine import reading
+
+DATABASE_AWAY: tuple[type[Exception], ...] = (OperationalError, InterfaceError, PoolTimeout)
+"""What a transaction raises when the database is away, restarts or is too busy; nothing of it was stored."""
+
+
+def is_answering(engine: Engine) -> bool:
+    """Whether the simplest question gets an answer."""
+    try:
+        with reading(engine) as session:
+            return session.connection().execute(text("SELECT 1")).scalar_one() == 1
+    except DATABASE_AWAY:
+        return False

@@ -1,0 +1,147 @@
+"""The ledger: entries appended to the tenant's chain, never changed; and the look back that proves it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from sqlalchemy import func
+from sqlmodel import Session, col, select
+
+from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
+from domain.money import Cause, Interval, Posted, Posting, durations, settle
+from store.clock import now_us
+from store.ids import new_id
+from store.tables import Allocation, Attempt, Gpu, LedgerEntry, Node, Price, Tenant
+
+ANY_MODEL = "*"
+HASHES = frozenset({"hash", "prev_hash"})
+POST_AFTER_US = 3_600_000_000
+"""An allocation that is open for longer is posted in parts, so that the books are never more than an hour behind."""
+
+
+def price_of(session: Session, model: str) -> int:
+    """Millionths of the currency for a GPU-hour of the model, now; 0 where nobody set a price."""
+    rows = {
+        price.model: price.micro_per_gpu_hour
+        for price in session.exec(select(Price).where(col(Price.model).in_([model, ANY_MODEL])))
+    }
+    return rows.get(model, rows.get(ANY_MODEL, 0))
+
+
+def close_allocation(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> None:
+    """Close the allocation after `parts`: post what is missing, and correct what was posted otherwise."""
+    allocation.until_us = allocation.from_us + (parts[-1].until_us if parts else 0)
+    _post(session, allocation, attempt, parts)
+    allocation.posted_until_us = allocation.until_us
+
+
+def post_open(session: Session) -> int:
+    """Post the hours of allocations that are still open, never past the last acknowledged heartbeat.
+
+    Returns:
+        How many allocations were brought up to date.
+    """
+    now = now_us(session)
+    rows = session.exec(
+        select(Allocation, Attempt, Node)
+        .join(Attempt, col(Attempt.id) == Allocation.attempt_id)
+        .join(Node, col(Node.id) == Attempt.node_id)
+        .where(col(Allocation.until_us).is_(None), col(Attempt.started_us).is_not(None))
+        .order_by(col(Allocation.tenant_id), col(Allocation.id))
+    ).all()
+    posted = 0
+    for allocation, attempt, node in rows:
+        until_us = min(now, node.last_beat_us or 0)
+        if attempt.started_us is None or until_us - allocation.posted_until_us < POST_AFTER_US:
+            continue
+        began = attempt.started_us - allocation.from_us
+        parts = (Interval(Cause.PREPARING, 0, began), Interval(Cause.RUNNING, began, until_us - allocation.from_us))
+        _post(session, allocation, attempt, parts)
+        allocation.posted_until_us = until_us
+        posted += 1
+    return posted
+
+
+def entries_of_job(session: Session, job_id: str) -> list[LedgerEntry]:
+    """The job's lines, in the order in which they were posted."""
+    return list(session.exec(select(LedgerEntry).where(LedgerEntry.job_id == job_id).order_by(col(LedgerEntry.seq))))
+
+
+def verify(session: Session, tenant_id: str) -> tuple[int, Flaw | None]:
+    """How many entries the tenant's chain has, and its first flaw, if it has one."""
+    tenant = session.get_one(Tenant, tenant_id)
+    rows = session.exec(
+        select(LedgerEntry).where(LedgerEntry.tenant_id == tenant_id).order_by(col(LedgerEntry.seq))
+    ).all()
+    head = ChainHead(tenant.chain_length, tenant.chain_head or GENESIS)
+    return len(rows), verify_chain(map(_chain_entry, rows), head)
+
+
+def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> None:
+    posted = _posted(session, allocation.id)
+    lines = settle(durations(parts), posted, allocation.share_milli, allocation.price_micro_per_gpu_hour)
+    for line in lines:
+        from_us, until_us = _span(line, allocation, parts)
+        _append(
+            session,
+            LedgerEntry(
+                id=new_id("ent"),
+                tenant_id=allocation.tenant_id,
+                seq=0,
+                job_id=attempt.job_id,
+                attempt_id=attempt.id,
+                allocation_id=allocation.id,
+                gpu_uuid=session.get_one(Gpu, allocation.gpu_id).uuid,
+                model=allocation.model,
+                cause=line.cause,
+                kind=line.kind,
+                from_us=from_us,
+                until_us=until_us,
+                duration_us=line.duration_us,
+                share_milli=allocation.share_milli,
+                price_micro_per_gpu_hour=allocation.price_micro_per_gpu_hour if line.cause.is_charged else 0,
+                cost_micro=line.cost_micro,
+                posted_us=now_us(session),
+                prev_hash="",
+                hash="",
+            ),
+        )
+
+
+def _posted(session: Session, allocation_id: str) -> Mapping[Cause, Posted]:
+    rows = session.exec(
+        select(LedgerEntry.cause, func.sum(LedgerEntry.duration_us), func.sum(LedgerEntry.cost_micro))
+        .where(LedgerEntry.allocation_id == allocation_id)
+        .group_by(col(LedgerEntry.cause))
+    )
+    return {Cause(cause): Posted(int(duration_us), int(cost)) for cause, duration_us, cost in rows}
+
+
+def _span(line: Posting, allocation: Allocation, parts: Iterable[Interval]) -> tuple[int, int]:
+    """Where the line lies in time: at the end of what its cause lasted, or before what was posted last."""
+    ends = [allocation.from_us + part.until_us for part in parts if part.cause is line.cause]
+    until_us = max(ends, default=allocation.posted_until_us)
+    return until_us - abs(line.duration_us), until_us
+
+
+def _append(session: Session, entry: LedgerEntry) -> None:
+    tenant = session.exec(
+        select(Tenant).where(Tenant.id == entry.tenant_id).with_for_update().execution_options(populate_existing=True)
+    ).one()
+    entry.seq = tenant.chain_length + 1
+    entry.prev_hash = tenant.chain_head or GENESIS
+    entry.hash = entry_hash(entry.prev_hash, _fields(entry))
+    tenant.chain_length, tenant.chain_head = entry.seq, entry.hash
+    session.add(entry)
+    session.flush()
+
+
+def _fields(entry: LedgerEntry) -> dict[str, Field]:
+    return {name: value for name, value in entry.model_dump().items() if name not in HASHES}
+
+
+def _chain_entry(row: LedgerEntry) -> ChainEntry:
+    return ChainEntry(seq=row.seq, prev_hash=row.prev_hash, hash=row.hash, fields=_fields(row))
+
+
+def all_tenants(session: Session) -> Iterator[str]:
+    """Every tenant's id, for a check of all chains."""
+    yield from session.exec(select(Tenant.id).order_by(col(Tenant.id)))

@@ -1,0 +1,10 @@
+"""Alembic's entry: runs the migrations over the connection that `store.migrate` hands over."""
+
+from alembic import context
+
+from store.tables import Row
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=Row.metadata, render_as_batch=True)
+with context.begin_transaction():
+    context.run_migrations()
