@@ -4,14 +4,18 @@ CorralError
 ├── NotFound               no such thing, or it is another tenant's
 ├── Unauthenticated        no key, or one that does not count
 ├── Forbidden              the key's role does not reach that far
+│   └── TenantSuspended     the tenant, or one above it, is suspended: it may read and cancel, no more
 ├── Invalid                the request contradicts itself or the catalogue
 ├── Conflict
 │   ├── InvalidTransition  the state does not admit the event
 │   ├── StaleFence         a newer attempt holds the right to write
 │   ├── StaleLeader        a newer leader has taken over
-│   └── KeyReused          one idempotency key, two different bodies
+│   ├── KeyReused          one idempotency key, two different bodies
+│   ├── ShownOnce          a replay of an answer that held a secret
+│   └── LogGap             a piece of a log that begins beyond what is held
 └── Limit
     ├── QuotaExceeded      the tenant has no room left
+    │   └── BeyondQuota    a rule of the quota excludes it, however long it waits
     └── TooLarge           a body or a file over its cap
 """
 
@@ -46,6 +50,13 @@ class Forbidden(CorralError):
 
     def __init__(self, needed: str) -> None:
         super().__init__(f"this needs the role {needed}", "ask an admin for a key with that role")
+
+
+class TenantSuspended(Forbidden):
+    code = "tenant_suspended"
+
+    def __init__(self) -> None:
+        CorralError.__init__(self, "the tenant is suspended", "it may read and cancel; an admin can resume it")
 
 
 class Invalid(CorralError):
@@ -84,6 +95,24 @@ class KeyReused(Conflict):
         super().__init__("this Idempotency-Key was used with another request", "use a new key for a new request")
 
 
+class ShownOnce(Conflict):
+    code = "secret_shown_once"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this request was answered already, and its answer held a secret that is not kept",
+            "revoke what it made, and ask again with a new Idempotency-Key",
+        )
+
+
+class LogGap(Conflict):
+    code = "log_gap"
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"the log is held up to byte {size_bytes}", "send from there")
+        self.size_bytes = size_bytes
+
+
 class Limit(CorralError):
     code = "limit"
 
@@ -93,6 +122,11 @@ class QuotaExceeded(Limit):
 
     def __init__(self, what: str, asked: int, left: int) -> None:
         super().__init__(f"asked for {asked} {what}, {left} left in the quota", "wait for jobs to end, or ask an admin")
+
+
+class BeyondQuota(QuotaExceeded):
+    def __init__(self, message: str) -> None:
+        CorralError.__init__(self, message, "ask for less, or ask an admin for a wider quota")
 
 
 class TooLarge(Limit):

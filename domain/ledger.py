@@ -3,11 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 GENESIS = "0" * 64
 """What the first entry of a chain names as the hash before it."""
+
+MOST_MOVED = 100
+"""How many removed entries in a row are recognised as such when the rest was renumbered."""
 
 Field = str | int | None
 """What an entry may hold: no float, whose text is not the same everywhere."""
@@ -78,51 +81,71 @@ def verify_chain(entries: Iterable[ChainEntry], expected_head: ChainHead | None 
     against an older head, hand over the entries up to its count.
     """
     rest = iter(entries)
-    count, last_hash = 0, GENESIS
+    before = last = ChainHead(0, GENESIS)
     for entry in rest:
-        if flaw := _misplaced(entry, count + 1, rest) or _altered(entry, last_hash):
+        if flaw := _misplaced(entry, last, rest) or _unlinked(entry, before, last, rest) or _altered(entry):
             return flaw
-        count, last_hash = entry.seq, entry.hash
-        if expected_head and count > expected_head.count:
-            return Flaw(count, Tampering.INSERTED, f"entry {count} is beyond the head, which is {expected_head.count}")
-    return _cut_or_rewritten(count, last_hash, expected_head)
+        before, last = last, ChainHead(entry.seq, entry.hash)
+        if expected_head and last.count > expected_head.count:
+            problem = f"entry {last.count} stands beyond the head, which is {expected_head.count}"
+            return Flaw(last.count, Tampering.INSERTED, problem)
+    return _cut_or_rewritten(last, expected_head)
 
 
-def _misplaced(entry: ChainEntry, expected: int, rest: Iterator[ChainEntry]) -> Flaw | None:
-    """Whether another entry should stand here. Reads `rest` to its end only if so."""
-    if entry.seq == expected:
+def _misplaced(entry: ChainEntry, last: ChainHead, rest: Iterator[ChainEntry]) -> Flaw | None:
+    """Whether an entry of another number should stand here. Reads `rest` to its end only if so."""
+    seq, expected = entry.seq, last.count + 1
+    if seq == expected:
         return None
-    if entry.seq < expected:
-        return Flaw(
-            entry.seq, Tampering.INSERTED, f"entry {entry.seq} stands there once more after entry {expected - 1}"
-        )
+    if seq < expected:
+        return Flaw(seq, Tampering.INSERTED, f"entry {seq} stands there once more, after entry {last.count}")
     if any(later.seq == expected for later in rest):
-        return Flaw(expected, Tampering.SWAPPED, f"entry {entry.seq} stands where entry {expected} belongs")
-    return Flaw(expected, Tampering.DELETED, f"entry {expected} is missing; entry {entry.seq} follows")
+        return Flaw(expected, Tampering.SWAPPED, f"entry {seq} stands where entry {expected} belongs")
+    return Flaw(expected, Tampering.DELETED, f"entry {expected} is missing; entry {seq} follows")
 
 
-def _altered(entry: ChainEntry, last_hash: str) -> Flaw | None:
-    """Whether the entry is not what was sealed, or does not follow the one before it."""
-    if entry.fields.get("seq") != entry.seq:
-        return Flaw(entry.seq, Tampering.SWAPPED, f"entry {entry.seq} was sealed as entry {entry.fields.get('seq')}")
-    try:
-        sealed = entry_hash(entry.prev_hash, entry.fields)
-    except ValueError as error:
-        return Flaw(entry.seq, Tampering.EDITED, f"entry {entry.seq} cannot have been sealed: {error}")
-    if sealed != entry.hash:
-        return Flaw(entry.seq, Tampering.EDITED, f"entry {entry.seq} is not what its hash was made of")
-    if entry.prev_hash != last_hash:
-        before = f"entry {entry.seq - 1}" if entry.seq > 1 else "the start of the chain"
-        return Flaw(entry.seq, Tampering.INSERTED, f"entry {entry.seq} does not follow {before}: it names another hash")
-    return None
-
-
-def _cut_or_rewritten(count: int, last_hash: str, head: ChainHead | None) -> Flaw | None:
-    """Whether a chain that agrees with itself ends where the head says."""
-    if head is None:
+def _unlinked(entry: ChainEntry, before: ChainHead, last: ChainHead, rest: Iterator[ChainEntry]) -> Flaw | None:
+    """Whether the entry was sealed on another one than stands before it, and what that tells. Reads `rest` if so."""
+    seq = entry.seq
+    if entry.prev_hash == last.hash:
         return None
-    if count < head.count:
-        return Flaw(count + 1, Tampering.TRUNCATED, f"the chain ends after {count} of {head.count} entries")
-    if last_hash != head.hash:
-        return Flaw(count, Tampering.REWRITTEN, f"entry {count}, or one before it, was replaced and all hashes remade")
-    return None
+    if last.count and entry.prev_hash == before.hash:
+        return Flaw(last.count, Tampering.INSERTED, f"entry {last.count} was put before entry {seq}, which skips it")
+    if any(later.prev_hash == last.hash for later in rest):
+        return Flaw(seq, Tampering.SWAPPED, f"entry {seq} stands where one belongs that comes later")
+    if _was_moved_up(entry):
+        return Flaw(seq, Tampering.DELETED, f"an entry {seq} was removed, and those after it have new numbers")
+    if last.count and _is_as_sealed(entry):
+        return Flaw(last.count, Tampering.EDITED, f"entry {last.count} is not the one that entry {seq} was sealed on")
+    return Flaw(seq, Tampering.EDITED, f"entry {seq} names another hash than that of the entry before it")
+
+
+def _altered(entry: ChainEntry) -> Flaw | None:
+    """Whether the entry is not what was sealed."""
+    if _is_as_sealed(entry):
+        return None
+    return Flaw(entry.seq, Tampering.EDITED, f"entry {entry.seq} is not what its hash was made of")
+
+
+def _is_as_sealed(entry: ChainEntry) -> bool:
+    """Whether its hash is that of its fields; what could not have been sealed is not."""
+    try:
+        return entry.fields["seq"] == entry.seq and entry_hash(entry.prev_hash, entry.fields) == entry.hash
+    except (KeyError, ValueError):
+        return False
+
+
+def _was_moved_up(entry: ChainEntry) -> bool:
+    """Whether it was sealed under a number a little higher."""
+    numbers = range(entry.seq + 1, entry.seq + 1 + MOST_MOVED)
+    return any(_is_as_sealed(replace(entry, seq=seq, fields={**entry.fields, "seq": seq})) for seq in numbers)
+
+
+def _cut_or_rewritten(last: ChainHead, head: ChainHead | None) -> Flaw | None:
+    """Whether a chain that agrees with itself ends where the head says."""
+    if head is None or last == head:
+        return None
+    if last.count < head.count:
+        return Flaw(last.count + 1, Tampering.TRUNCATED, f"the chain ends after {last.count} of {head.count} entries")
+    problem = f"entry {last.count}, or one before it, was replaced and every hash after it remade"
+    return Flaw(last.count, Tampering.REWRITTEN, problem)

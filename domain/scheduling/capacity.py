@@ -45,7 +45,7 @@ class Capacity:
     """The empty cluster, by classes of nodes, so that a hundred equal nodes are looked at once."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        self._counts = Counter(_class_of(node) for node in nodes)
+        self._counts = Counter(class_of(node) for node in nodes)
 
     def check(self, demand: Demand) -> Fits | Reason:
         """Where it would fit, or the first need that leaves no node: level, model, memory, driver, size."""
@@ -116,7 +116,7 @@ def is_large_enough(node: NodeClass | Node, demand: Demand) -> bool:
     )
 
 
-def _class_of(node: Node) -> NodeClass:
+def class_of(node: Node) -> NodeClass:
     """The node's class."""
     devices = tuple(sorted((device.model, device.memory_bytes) for device in node.devices))
     return NodeClass(node.levels, node.cuda_driver, node.cpus_milli, node.memory_bytes, node.scratch_bytes, devices)

@@ -1,13 +1,13 @@
 """What is free now, and the best place for a job in it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from domain.ids import NodeId
 from domain.levels import ImageKind, Level, chosen_level
 from domain.quota import Bound
 from domain.scheduling import reasons
-from domain.scheduling.capacity import is_driven, is_large_enough
+from domain.scheduling.capacity import NodeClass, class_of, is_driven, is_large_enough
 from domain.scheduling.snapshot import Demand, Device, Node, Reason
 
 Rank = tuple[int | str, ...]
@@ -63,6 +63,18 @@ class Choice:
     level: Level
 
 
+@dataclass(frozen=True, slots=True)
+class Remnant:
+    """What is left of some nodes, in numbers for a reason."""
+
+    free: int
+    total: int
+    most_on_one: int
+    """Most free devices of one model on one node."""
+    most_amounts: Mapping[str, int]
+    """The most of each amount that is free on a node with enough free devices."""
+
+
 class FreeRoom:
     """The open nodes, less what this pass has placed already."""
 
@@ -72,6 +84,8 @@ class FreeRoom:
         for room in self._rooms:
             for model in room.free:
                 self._with_model.setdefault(model, []).append(room)
+        self._kinds = _alike(self._rooms)
+        self._remnants: dict[tuple[tuple[int, ...], tuple[str, ...], int, int], Remnant] = {}
         self._levels: dict[tuple[frozenset[Level], Level, ImageKind, frozenset[Level]], Level | None] = {}
 
     def best(self, demand: Demand, models: Sequence[str]) -> Choice | None:
@@ -88,6 +102,7 @@ class FreeRoom:
 
     def take(self, demand: Demand, choice: Choice) -> None:
         """Hold what the choice needs, for the rest of the pass."""
+        self._remnants.clear()
         room = choice.room
         room.cpus_milli -= demand.cpus_milli
         room.memory_bytes -= demand.memory_bytes
@@ -106,21 +121,15 @@ class FreeRoom:
 
         `barred` are models that the tenant's quota excludes now, `quota` its own row that leaves the least.
         """
-        rooms = [room for room in self._rooms if self._could_run(room, demand)]
-        if not demand.gpus:
-            return reasons.no_room(demand, _most_free(rooms))
-        counts = {room.node.node_id: [len(room.devices(model, demand)) for model in models] for room in rooms}
-        served = [room for room in rooms if max(counts[room.node.node_id], default=0) >= demand.gpus]
-        if served:
-            return reasons.no_room(demand, _most_free(served))
+        kinds = tuple(kind for kind, rooms in enumerate(self._kinds) if self._could_run(rooms[0], demand))
+        asked = (kinds, tuple(models), demand.gpus, demand.gpu_memory_min_bytes)
+        if asked not in self._remnants:
+            self._remnants[asked] = _remnant([room for kind in kinds for room in self._kinds[kind]], demand, models)
+        left = self._remnants[asked]
+        if left.most_on_one >= demand.gpus:
+            return reasons.no_room(demand, left.most_amounts)
         return reasons.no_device(
-            demand,
-            models,
-            barred,
-            free=sum(map(sum, counts.values())),
-            total=sum(1 for room in rooms for device in room.node.devices if _suits(device, demand, models)),
-            most_on_one=max((count for each in counts.values() for count in each), default=0),
-            quota=quota,
+            demand, models, barred, free=left.free, total=left.total, most_on_one=left.most_on_one, quota=quota
         )
 
     def _best_of(self, demand: Demand, models: Sequence[str], is_avoided: bool) -> Choice | None:
@@ -200,15 +209,30 @@ def _rank_without_gpus(room: NodeRoom, demand: Demand) -> Rank:
     )
 
 
+def _alike(rooms: Iterable[NodeRoom]) -> list[list[NodeRoom]]:
+    """The rooms of nodes that are the same when empty, so that a question about these is asked once."""
+    alike: dict[NodeClass, list[NodeRoom]] = {}
+    for room in rooms:
+        alike.setdefault(class_of(room.node), []).append(room)
+    return list(alike.values())
+
+
+def _remnant(rooms: Sequence[NodeRoom], demand: Demand, models: Sequence[str]) -> Remnant:
+    """What these nodes have left of these models."""
+    counts = [[len(room.devices(model, demand)) for model in models] for room in rooms]
+    served = [room for room, each in zip(rooms, counts, strict=True) if max(each, default=0) >= demand.gpus]
+    return Remnant(
+        free=sum(map(sum, counts)),
+        total=sum(1 for room in rooms for device in room.node.devices if _suits(device, demand, models)),
+        most_on_one=max((count for each in counts for count in each), default=0),
+        most_amounts={
+            "cpus_milli": max((room.cpus_milli for room in served), default=0),
+            "memory_bytes": max((room.memory_bytes for room in served), default=0),
+            "scratch_bytes": max((room.scratch_bytes for room in served), default=0),
+        },
+    )
+
+
 def _suits(device: Device, demand: Demand, models: Sequence[str]) -> bool:
     """Whether the job could use this device, were it free."""
     return device.model in models and device.memory_bytes >= demand.gpu_memory_min_bytes
-
-
-def _most_free(rooms: Sequence[NodeRoom]) -> dict[str, int]:
-    """The most of each amount that is free on a node."""
-    return {
-        "cpus_milli": max((room.cpus_milli for room in rooms), default=0),
-        "memory_bytes": max((room.memory_bytes for room in rooms), default=0),
-        "scratch_bytes": max((room.scratch_bytes for room in rooms), default=0),
-    }
