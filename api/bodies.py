@@ -1,0 +1,99 @@
+"""Takes in JSON bodies before any route sees them: bounded in size, time and shape. Uploads pass by, to be streamed."""
+
+import re
+from collections.abc import MutableMapping
+from typing import Any
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api import json_text
+from api.problems import answer
+from domain.errors import CorralError, TooLarge
+
+UPLOADS = re.compile(r"/v1/(inputs|node/attempts/[^/]+/(logs|artifacts))/?")
+"""Paths whose POST bodies are bytes, bounded by the route that reads them."""
+METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+THREAD_FROM_BYTES = 64 * 1024
+"""A larger body is looked at in a thread, so that the event loop goes on."""
+
+
+class BodyGuard:
+    """An ASGI layer: a request whose body it refuses reaches no route."""
+
+    def __init__(self, app: ASGIApp, bytes_max: int, seconds: float) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with its body in one piece, or answer with a problem."""
+        if scope["type"] != "http" or scope["method"] not in METHODS_WITH_BODY:
+            await self._app(scope, receive, send)
+            return
+        try:
+            receive = await self._checked(scope, receive)
+        except (CorralError, HTTPException) as refusal:
+            await answer(refusal)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _checked(self, scope: Scope, receive: Receive) -> Receive:
+        headers = Headers(scope=scope)
+        if headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise HTTPException(415, "compressed bodies are not taken")
+        if scope["method"] == "POST" and UPLOADS.fullmatch(scope["path"]):
+            return receive
+        body = await self._body(headers, receive)
+        if body:
+            _check_content_type(headers)
+            if len(body) < THREAD_FROM_BYTES:
+                json_text.check(body)
+            else:
+                await anyio.to_thread.run_sync(json_text.check, body)
+        return _Replay(body, receive)
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """The whole body; chunked ones are counted as they come."""
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._bytes_max:
+            raise self._too_large()
+        parts: list[bytes] = []
+        size = 0
+        try:
+            with anyio.fail_after(self._seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise HTTPException(400, "the body ended early")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self._bytes_max:
+                        raise self._too_large()
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise HTTPException(408, "the body took too long to arrive", {"Connection": "close"}) from None
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"a body is at most {self._bytes_max} bytes")
+
+
+class _Replay:
+    """The body once more, in one piece, and then whatever follows it (a disconnect)."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._message: MutableMapping[str, Any] | None = {"type": "http.request", "body": body, "more_body": False}
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        message, self._message = self._message, None
+        return message if message is not None else await self._receive()
+
+
+def _check_content_type(headers: Headers) -> None:
+    kind, _, parameters = headers.get("content-type", "").lower().partition(";")
+    if kind.strip() != "application/json" or parameters.strip() not in ("", "charset=utf-8", 'charset="utf-8"'):
+        raise HTTPException(415, "the body must be application/json in UTF-8")

@@ -1,0 +1,37 @@
+"""What an API process can be told, from the environment (`CORRAL_…`) or by whoever composes it."""
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ApiSettings(BaseSettings):
+    """Read once, passed on; nothing else of the API reads the environment. Every bound has a reason to be there."""
+
+    model_config = SettingsConfigDict(env_prefix="CORRAL_", frozen=True, extra="ignore")
+
+    database_url: str
+    redis_url: str
+    storage_url: str
+    """Where inputs, logs and artifacts live, as fsspec writes it: `file:///var/lib/corral/storage`."""
+
+    json_bytes_max: int = 2 * 2**20
+    """Largest JSON body: a command and an environment at their bounds, written with escapes, fit in."""
+    body_seconds: float = 30
+    """Longest time that a JSON body may take to arrive."""
+    chunk_seconds: float = 60
+    """Longest silence inside an upload."""
+    input_bytes_max: int = 2**30
+    input_members_max: int = 100_000
+    artifact_bytes_max: int = 16 * 2**30
+    artifacts_max: int = 10_000
+    """Files of one attempt."""
+    log_post_bytes_max: int = 4 * 2**20
+    log_bytes_max: int = 4 * 2**30
+    """Of one attempt. The worker's own cap is lower; this one holds a worker that was broken into."""
+    followers_max: int = 1000
+    """Log followers of one process."""
+    heartbeat_seconds: int = 10
+    transactions_max: int = 10
+    """Open transactions of one process, of each kind."""
+    metrics_port: int | None = None
+    """None serves no metrics."""
+    metrics_host: str = "127.0.0.1"

@@ -1,0 +1,89 @@
+"""The two transactions that a route can ask for. Each is over, committed, before the answer leaves.
+
+As many are open at once as the database has room for, and no more: the others wait without holding a thread, else
+forty requests that wait for SQLite's one write lock would keep its holder from finishing.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Annotated, TypeVar
+
+import anyio
+from anyio import CapacityLimiter, Semaphore
+from fastapi import Depends, Request
+from sqlmodel import Session
+
+from store.engine import Engine, reading, writing
+
+T = TypeVar("T")
+
+
+class Database:
+    """The database as the routes of one process use it."""
+
+    def __init__(self, engine: Engine, transactions_max: int) -> None:
+        self.engine = engine
+        self._readers = Semaphore(transactions_max)
+        self._writers = Semaphore(1 if engine.dialect.name == "sqlite" else transactions_max)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Session]:
+        """A transaction that only reads."""
+        async with self._readers, _in_threads(reading(self.engine)) as session:
+            yield session
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Session]:
+        """A transaction that writes, committed at the end of the block."""
+        async with self._writers, _in_threads(writing(self.engine)) as session:
+            yield session
+
+    async def read(self, question: Callable[[Session], T]) -> T:
+        """What `question` finds, asked in a thread and a transaction of its own."""
+        async with self.reading() as session:
+            return await anyio.to_thread.run_sync(question, session)
+
+    async def write(self, change: Callable[[Session], T]) -> T:
+        """Do `change` in a thread and a transaction of its own, and commit it."""
+        async with self.writing() as session:
+            return await anyio.to_thread.run_sync(change, session)
+
+
+@asynccontextmanager
+async def _in_threads(manager: AbstractContextManager[Session]) -> AsyncIterator[Session]:
+    """Enter and leave in a thread. Leaving needs no free place among the threads, and is not cut short."""
+    session = await anyio.to_thread.run_sync(manager.__enter__)
+    own_place = CapacityLimiter(1)
+    try:
+        yield session
+    except BaseException as error:
+        with anyio.CancelScope(shield=True):
+            trace = error.__traceback__
+            await anyio.to_thread.run_sync(manager.__exit__, type(error), error, trace, limiter=own_place)
+        raise
+    with anyio.CancelScope(shield=True):
+        await anyio.to_thread.run_sync(manager.__exit__, None, None, None, limiter=own_place)
+
+
+def database(request: Request) -> Database:
+    """The process's database."""
+    found: Database = request.app.state.database
+    return found
+
+
+AppDatabase = Annotated[Database, Depends(database)]
+"""For routes that stream: they open short transactions of their own."""
+
+
+async def _open_reading(database: AppDatabase) -> AsyncIterator[Session]:
+    async with database.reading() as session:
+        yield session
+
+
+async def _open_writing(database: AppDatabase) -> AsyncIterator[Session]:
+    async with database.writing() as session:
+        yield session
+
+
+Reading = Annotated[Session, Depends(_open_reading, scope="function")]
+Writing = Annotated[Session, Depends(_open_writing, scope="function")]

@@ -1,0 +1,84 @@
+"""One creation for one Idempotency-Key, however often and however much at once it is asked for."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlmodel import Session, col
+
+from domain.errors import KeyReused, ShownOnce
+from store.clock import now_us
+from store.tables import Idempotency
+
+KEPT_US = 7 * 86_400 * 10**6
+"""A key may be used for something else after this long, and `forget` removes it."""
+SECRET = b""
+"""Kept in the place of an answer that held a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A creating request, as far as it decides whether two are the same."""
+
+    caller: str
+    """Tenant or `admin`: keys of two tenants never meet."""
+    key: str
+    route: str
+    body_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered, to be answered again."""
+
+    status: int
+    body: bytes
+
+
+def earlier_answer(session: Session, asked: Asked) -> Answer | None:
+    """The answer that the same request got, or None: then this one is the first, and `keep` must follow.
+
+    The key is taken by inserting its row, so that a second request waits here until the first has committed (and then
+    gets its answer), or has failed (and then is the first). All in the transaction of what is created.
+
+    Raises:
+        KeyReused: the key was used with another request.
+        ShownOnce: the answer held a secret, which is not kept.
+    """
+    insert = postgres_insert if session.get_bind().dialect.name == "postgresql" else sqlite_insert
+    taken = session.execute(
+        insert(Idempotency)
+        .values(
+            caller=asked.caller,
+            key=asked.key,
+            route=asked.route,
+            body_sha256=asked.body_sha256,
+            status=0,
+            answer=SECRET,
+            created_us=now_us(session),
+        )
+        .on_conflict_do_nothing()
+    )
+    if taken.rowcount == 1:  # type: ignore[attr-defined]
+        return None
+    earlier = session.get_one(Idempotency, (asked.caller, asked.key), populate_existing=True)
+    if (earlier.route, earlier.body_sha256) != (asked.route, asked.body_sha256):
+        raise KeyReused
+    if earlier.answer == SECRET:
+        raise ShownOnce
+    return Answer(earlier.status, earlier.answer)
+
+
+def keep(session: Session, asked: Asked, answer: Answer) -> None:
+    """Keep the answer with what it tells of; `SECRET` as its body if it holds one."""
+    session.execute(
+        update(Idempotency)
+        .where(col(Idempotency.caller) == asked.caller, col(Idempotency.key) == asked.key)
+        .values(status=answer.status, answer=answer.body)
+    )
+
+
+def forget(session: Session) -> None:
+    """Remove the answers that are older than they are kept."""
+    session.execute(delete(Idempotency).where(col(Idempotency.created_us) < now_us(session) - KEPT_US))

@@ -1,0 +1,39 @@
+"""Inputs, kept by (tenant, hash): nobody learns what another tenant has."""
+
+from sqlmodel import Session, col, select
+
+from domain.errors import NotFound
+from domain.ids import NodeId, TenantId
+from store.clock import now_us
+from store.tables import Attempt, JobInput, StoredInput
+
+
+def keep_input(session: Session, tenant_id: TenantId, sha256: str, size_bytes: int) -> StoredInput:
+    """Note an input whose bytes are stored. One that the tenant has already stays as it is."""
+    held = session.get(StoredInput, (tenant_id, sha256))
+    if held is None:
+        held = StoredInput(tenant_id=tenant_id, sha256=sha256, size_bytes=size_bytes, created_us=now_us(session))
+        session.merge(held)
+        session.flush()
+    return held
+
+
+def owner_for_node(session: Session, node_id: NodeId, attempt_id: str, sha256: str) -> TenantId:
+    """Whose input it is, for a node that holds a live attempt that names it.
+
+    Raises:
+        NotFound: the attempt is not the node's, is over, or does not name that input.
+    """
+    tenant_id = session.exec(
+        select(Attempt.tenant_id)
+        .join(JobInput, col(JobInput.job_id) == Attempt.job_id)
+        .where(
+            Attempt.id == attempt_id,
+            Attempt.node_id == node_id,
+            Attempt.state != "ended",
+            JobInput.sha256 == sha256,
+        )
+    ).first()
+    if tenant_id is None:
+        raise NotFound("input")
+    return TenantId(tenant_id)
