@@ -1,0 +1,73 @@
+"""Fixtures for every tier: a migrated database of the test's own, on each engine."""
+
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine, make_url, text
+
+sys.path.insert(0, str(Path(__file__).parent))  # so that `services` and the builders can be imported without packages
+
+import services
+
+from store.engine import open_engine
+from store.migrate import migrate
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated, empty SQLite file to be copied."""
+    path = tmp_path_factory.mktemp("template") / "corral.db"
+    engine = open_engine(f"sqlite:///{path}")
+    migrate(engine)
+    engine.dispose()
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> Iterator[str]:
+    """The name of a migrated, empty PostgreSQL database to be copied."""
+    url = services.need_postgres()
+    name = f"corral_template_{secrets.token_hex(4)}"
+    _administer(url, f'CREATE DATABASE "{name}"')
+    engine = open_engine(_with_database(url, name))
+    migrate(engine)
+    engine.dispose()
+    yield name
+    _administer(url, f'DROP DATABASE "{name}"')
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database, once for each engine."""
+    if request.param == "sqlite":
+        path = tmp_path / "corral.db"
+        path.write_bytes(request.getfixturevalue("sqlite_template").read_bytes())
+        yield f"sqlite:///{path}"
+        return
+    template = request.getfixturevalue("postgres_template")
+    url, name = services.need_postgres(), f"corral_test_{secrets.token_hex(6)}"
+    _administer(url, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    yield _with_database(url, name)
+    _administer(url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """That database, open."""
+    opened = open_engine(database_url)
+    yield opened
+    opened.dispose()
+
+
+def _with_database(url: str, name: str) -> str:
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def _administer(url: str, statement: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
