@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from corral.async_client import AsyncClient
     from corral.client import Client
-    from corral.errors import ApiError, CorralError, InputRefused, NotConfigured, UnsafeDownload, Unreachable
+    from corral.errors import ApiError, CorralError, InputRefused, NotConfigured, Unreachable, UnsafeDownload
     from corral.handles import Artifact, Job
     from corral.jobs import JobSpec, JobView, Resources, Retry
 
@@ -27,8 +27,8 @@ __all__ = [
     "NotConfigured",
     "Resources",
     "Retry",
-    "UnsafeDownload",
     "Unreachable",
+    "UnsafeDownload",
 ]
 
 _HOMES = {

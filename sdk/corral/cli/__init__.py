@@ -1,0 +1,1 @@
+"""The command `corral`, for tenants and admins."""

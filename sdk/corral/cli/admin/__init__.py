@@ -1,0 +1,1 @@
+"""`corral admin`: what rules the platform."""

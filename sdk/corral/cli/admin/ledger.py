@@ -1,0 +1,29 @@
+"""`corral admin ledger`."""
+
+import typer
+
+from corral.cli.options import AsJson, TenantRef, tenant_id
+from corral.cli.output import print_json, print_line
+from corral.client import Client
+
+app = typer.Typer(no_args_is_help=True, help="The ledger.")
+
+
+@app.callback()
+def ledger() -> None:
+    """The ledger."""
+
+
+@app.command("verify")
+def verify(tenant: TenantRef, as_json: AsJson = False) -> None:
+    """Check a tenant's chain; exit 1 if it is not sound."""
+    with Client() as client:
+        found = client.verify_ledger(tenant_id(client, tenant))
+    if as_json:
+        print_json(found)
+    elif found.is_sound:
+        print_line(f"sound: {found.entries} entries")
+    else:
+        print_line(f"not sound from entry {found.first_bad_seq} on: {found.problem}")
+    if not found.is_sound:
+        raise typer.Exit(1)

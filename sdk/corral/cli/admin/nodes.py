@@ -1,0 +1,129 @@
+"""`corral admin nodes`."""
+
+from typing import Annotated
+
+import typer
+
+from corral.cli.catalogue import simulated
+from corral.cli.numbers import moment_text
+from corral.cli.options import AsJson, NodeRef, node_id, read
+from corral.cli.output import note, print_fields, print_json, print_line, print_table
+from corral.client import Client
+from corral.cluster import JoinTokenSpec, NodeView
+from corral.quantities import duration_us, size_text
+
+app = typer.Typer(no_args_is_help=True, help="Nodes.")
+
+
+@app.command("list")
+def list_nodes(as_json: AsJson = False) -> None:
+    """List every node."""
+    with Client() as client:
+        found = list(client.nodes())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("NODE", "NAME", "STATE", "GPUS", "CPUS USED", "MEMORY USED", "LEVELS", "LAST BEAT"),
+        [
+            (
+                n.id, n.name, n.state, _gpus_text(n), f"{n.cpus_milli_used}m of {n.cpus_milli}m",
+                f"{size_text(n.memory_bytes_used)} of {size_text(n.memory_bytes)}", ", ".join(n.levels),
+                moment_text(n.last_beat_at),
+            )
+            for n in found
+        ],
+    )  # fmt: skip
+
+
+@app.command("show")
+def show_node(node: NodeRef, as_json: AsJson = False) -> None:
+    """Show a node and its devices."""
+    with Client() as client:
+        found = client.node(node_id(client, node))
+    if as_json:
+        print_json(found)
+        return
+    print_fields(
+        [
+            ("node", found.id),
+            ("name", found.name),
+            ("state", found.state),
+            ("driver", found.driver_version or "none"),
+            ("CUDA", found.cuda_driver or "none"),
+            ("levels", ", ".join(found.levels) or "none"),
+            *((level, "; ".join(reasons)) for level, reasons in found.level_reasons.items()),
+            ("scratch", size_text(found.scratch_bytes)),
+            ("last beat", f"{found.beat}, {moment_text(found.last_beat_at)}"),
+        ]
+    )
+    print_line("")
+    print_table(
+        ("GPU", "MODEL", "MEMORY", "STATE", "HEALTH", "USED", ""),
+        [
+            (
+                g.uuid, g.model, size_text(g.memory_bytes), g.state, f"{g.health} {g.health_reason}".strip(),
+                f"{g.used_milli}/1000", simulated(g.is_simulated),
+            )
+            for g in found.gpus
+        ],
+    )  # fmt: skip
+
+
+@app.command("drain")
+def drain_node(node: NodeRef, as_json: AsJson = False) -> None:
+    """Let nothing new start on a node."""
+    with Client() as client:
+        _print_state(client.drain_node(node_id(client, node)), as_json)
+
+
+@app.command("resume")
+def resume_node(node: NodeRef, as_json: AsJson = False) -> None:
+    """Let a node take jobs again."""
+    with Client() as client:
+        _print_state(client.resume_node(node_id(client, node)), as_json)
+
+
+@app.command("lost")
+def lose_node(
+    node: NodeRef,
+    yes: Annotated[bool, typer.Option("--yes", help="It is known that nothing runs there any more.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Declare a node gone for good: its jobs may then start elsewhere."""
+    if not yes:
+        typer.confirm("Is it certain that nothing runs there any more?", abort=True, err=True)
+    with Client() as client:
+        _print_state(client.lose_node(node_id(client, node)), as_json)
+
+
+@app.command("join-token")
+def create_join_token(
+    name: Annotated[str, typer.Argument(help="The name that the node will have.")],
+    valid_for: Annotated[str, typer.Option(help='Such as "1h".')] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    """Make a token with which one node may join, once."""
+    seconds = read(lambda: duration_us(valid_for)) // 10**6
+    spec = read(lambda: JoinTokenSpec(node_name=name, valid_seconds=seconds))
+    with Client() as client:
+        made = client.create_join_token(spec)
+    if as_json:
+        print_json(made)
+        return
+    note(f"for {made.node_name}, once, until {moment_text(made.expires_at)}:")
+    print_line(made.token)
+
+
+def _gpus_text(node: NodeView) -> str:
+    kinds = [
+        " ".join((gpu.model, *filter(None, [f"({simulated(True)})" if gpu.is_simulated else ""]))) for gpu in node.gpus
+    ]
+    return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)) or "none"
+
+
+def _print_state(view: NodeView, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+    else:
+        print_line(f"{view.id} {view.name} {view.state}")

@@ -1,0 +1,84 @@
+"""`corral keys`: the keys of the own tenant."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from corral.accounts import KeySpec, KeyView, NewKey
+from corral.cli.numbers import moment_text
+from corral.cli.options import AsJson, read
+from corral.cli.output import note, print_json, print_line, print_table
+from corral.client import Client
+from corral.quantities import duration_us
+
+KeyName = Annotated[str, typer.Option(help="A line for people.")]
+ValidFor = Annotated[str | None, typer.Option(help='Such as "30d"; for ever if left out.')]
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The key's id.")]
+
+app = typer.Typer(no_args_is_help=True, help="Keys of the own tenant.")
+
+
+@app.command("list")
+def list_keys(as_json: AsJson = False) -> None:
+    """List keys, without their secrets."""
+    with Client() as client:
+        print_keys(list(client.keys()), as_json)
+
+
+@app.command("create")
+def create_key(name: KeyName = "key", valid_for: ValidFor = None, as_json: AsJson = False) -> None:
+    """Make a key; it is shown this once."""
+    spec = key_spec(name, valid_for)
+    with Client() as client:
+        print_new_key(client.create_key(spec), as_json)
+
+
+@app.command("revoke")
+def revoke_key(key: KeyId, as_json: AsJson = False) -> None:
+    """End a key, at once."""
+    with Client() as client:
+        client.revoke_key(key)
+    print_revoked(key, as_json)
+
+
+def key_spec(name: str, valid_for: str | None, role: str = "tenant") -> KeySpec:
+    """The key that the options describe."""
+    said: dict[str, Any] = {"name": name, "role": role}
+    if valid_for is not None:
+        said["expires_at"] = time.time_ns() // 1000 + read(lambda: duration_us(valid_for))
+    return read(lambda: KeySpec(**said))
+
+
+def print_keys(keys: list[KeyView], as_json: bool) -> None:
+    """Keys, without their secrets."""
+    if as_json:
+        print_json(keys)
+        return
+    print_table(
+        ("KEY", "NAME", "PREFIX", "ROLE", "CREATED", "EXPIRES", "REVOKED", "LAST USED"),
+        [
+            (
+                k.id, k.name, k.prefix, k.role, moment_text(k.created_at), moment_text(k.expires_at),
+                moment_text(k.revoked_at), moment_text(k.last_used_at),
+            )
+            for k in keys
+        ],
+    )  # fmt: skip
+
+
+def print_new_key(key: NewKey, as_json: bool) -> None:
+    """The secret alone on standard output, for a pipe."""
+    if as_json:
+        print_json(key)
+        return
+    note(f"{key.id} ({key.role}) was made. This is the only time that it is shown:")
+    print_line(key.key)
+
+
+def print_revoked(key_id: str, as_json: bool) -> None:
+    """That a key is no more."""
+    if as_json:
+        print_json({"id": key_id, "state": "revoked"})
+    else:
+        print_line(f"{key_id} revoked")

@@ -1,0 +1,49 @@
+"""The command `corral`: its parts put together, and the one place where a refusal becomes an exit code."""
+
+import sys
+
+import typer
+
+from corral.cli import account, artifacts, catalogue, jobs, keys, logs, show, submit
+from corral.cli.admin import images, ledger, nodes, prices, quota, tenants
+from corral.cli.admin import keys as tenant_keys
+from corral.cli.output import note, print_failure
+from corral.errors import CorralError
+
+REFUSED = 1
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="GPU jobs on a Corral server.",
+)
+for command in (
+    account.login, jobs.ps, show.show, logs.logs, jobs.cancel, jobs.hold, jobs.release,
+    artifacts.artifacts, account.usage, account.quota, catalogue.images, catalogue.gpus, account.whoami,
+):  # fmt: skip
+    app.command()(command)
+# what follows the program's name is the program's, with or without the two dashes
+app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
+app.add_typer(keys.app, name="keys")
+
+admin = typer.Typer(no_args_is_help=True, help="For admins.", rich_markup_mode=None)
+for name, part in (
+    ("tenants", tenants.app), ("quota", quota.app), ("keys", tenant_keys.app), ("nodes", nodes.app),
+    ("images", images.app), ("prices", prices.app), ("ledger", ledger.app),
+):  # fmt: skip
+    admin.add_typer(part, name=name)
+app.add_typer(admin, name="admin")
+
+
+def main() -> None:
+    """Run the command line; exit 1 on a refusal, 2 on a mistake in its use, else as the command says."""
+    try:
+        app(prog_name="corral")
+    except CorralError as error:
+        print_failure(error)
+        sys.exit(REFUSED)
+    except OSError as error:  # a file that cannot be written, say
+        note(f"corral: {error}")
+        sys.exit(REFUSED)

@@ -1,0 +1,60 @@
+"""Numbers as people read and write them: exact, never a float."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from corral.quantities import duration_us
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MONEY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?", re.ASCII)
+
+
+def money_text(micro: int) -> str:
+    """Millionths as a decimal with every digit, at least two after the point."""
+    whole, rest = divmod(abs(micro), 10**6)
+    digits = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if micro < 0 else ''}{whole}.{digits}"
+
+
+def money_micro(text: str) -> int:
+    """Millionths in "2.5".
+
+    Raises:
+        ValueError: it is no such number, or has more digits than can be kept.
+    """
+    if not (match := _MONEY.fullmatch(text)):
+        raise ValueError("a price is written like 2.50, with at most six digits after the point")
+    return int(match[1]) * 10**6 + int((match[2] or "").ljust(6, "0"))
+
+
+def seconds_text(us: int) -> str:
+    """Microseconds as seconds with every digit."""
+    whole, rest = divmod(abs(us), 10**6)
+    digits = f".{rest:06d}".rstrip("0").rstrip(".")
+    return f"{'-' if us < 0 else ''}{whole}{digits}s"
+
+
+def moment_text(us: int | None) -> str:
+    """A time of the API, in UTC, to the second; nothing for None."""
+    if us is None:
+        return ""
+    return (EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def moment_us(text: str, now_us: int) -> int:
+    """Microseconds since the epoch in "2026-01-31", "2026-01-31T12:00:00+01:00" or "7d" (so long ago).
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    try:
+        return now_us - duration_us(text)
+    except ValueError:
+        pass  # not a span, so a date
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError('a time is written like "2026-01-31", "2026-01-31T12:00:00Z" or "7d" (so long ago)') from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // timedelta(microseconds=1)
