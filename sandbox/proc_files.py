@@ -30,9 +30,7 @@ class Status:
     @property
     def capabilities(self) -> int:
         """Every capability that it has or could get."""
-        return (
-            self.cap_inheritable | self.cap_permitted | self.cap_effective | self.cap_bounding | self.cap_ambient
-        )
+        return self.cap_inheritable | self.cap_permitted | self.cap_effective | self.cap_bounding | self.cap_ambient
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def parse_limits(text: str) -> Mapping[str, tuple[int | None, int | None]]:
 def _mount(line: str) -> Mount:
     left, right = line.split(" - ", 1)
     _, _, _, root, point, options = left.split(" ")[:6]
-    fs_type, source, super_options = (right.split(" ", 2) + ["", ""])[:3]
+    fs_type, source, super_options = [*right.split(" ", 2), "", ""][:3]
     return Mount(
         root=_plain(root),
         mount_point=_plain(point),

@@ -2,11 +2,11 @@
 
 import json
 import os
+import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,16 @@ from typing import Any
 from sandbox import boot_clock
 from sandbox.contract import Exit, LaunchOrder, SandboxFault, StopReason
 
-RUNNER = Path(__file__).with_name("runner.py")
+ROOT = Path(__file__).resolve().parents[1]
+RUN = "import sys; sys.path.append(sys.argv[1]); from sandbox.runner.life import main; main(sys.argv[2])"
+"""The root comes after the standard library, so that nothing beside us can stand in for it."""
 PLAN, JOURNAL, SOCKET, LOG = "run.json", "journal.jsonl", "runner.sock", "log"
 ANSWER_WITHIN_S = 10.0
 """Longest wait for a runner to come up, or to answer anything but `wait`."""
 POLL_S = 0.005
+
+_children: set[int] = set()
+"""Runners that this process started and that may have ended since."""
 
 
 class RunnerAway(SandboxFault):
@@ -37,8 +42,11 @@ class RunnerState:
     is_gate_opened: bool
     stop_reason: StopReason | None
     exit: Exit | None
-    error: str
-    """Why the sandbox could not be made; empty if nothing is wrong."""
+
+    @property
+    def error(self) -> str:
+        """Why the sandbox ended before its time, or could not be made; empty if nothing is known to be wrong."""
+        return self.exit.error if self.exit else ""
 
 
 def deadlines(order: LaunchOrder) -> dict[str, Any]:
@@ -70,14 +78,48 @@ def write_plan(state_dir: Path, plan: Mapping[str, Any]) -> None:
 
 def spawn(state_dir: Path) -> None:
     """Start a runner for this folder and return at once; if one already runs, the second ends by itself."""
-    command = [sys.executable, "-I", "-S", "-B", str(RUNNER), str(state_dir)]
-    environment = {"PATH": os.environ.get("PATH", os.defpath)}
+    _reap()
+    command = [sys.executable, "-I", "-S", "-B", "-c", RUN, str(ROOT), str(state_dir)]
     with (state_dir / "runner.err").open("ab") as complaints:
-        # The runner forks and its parent ends at once, so that no one has to wait for it and it has no controlling session.
-        subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints, check=True,
-            start_new_session=True, cwd=state_dir,
-        )  # fmt: skip
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, complaints.fileno(), 1),
+            (os.POSIX_SPAWN_DUP2, complaints.fileno(), 2),
+        ]
+        _children.add(
+            os.posix_spawn(
+                sys.executable,
+                command,
+                {},
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=(signal.SIGTERM, signal.SIGINT),
+            )
+        )
+
+
+def journalled_exit(state_dir: Path) -> Exit | None:
+    """The end that the journal tells of; None if it tells of none. Needs no runner."""
+    try:
+        lines = (state_dir / JOURNAL).read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return None
+    entries = (json.loads(line) for line in lines if line.startswith(b'{"what": "exited"') and line.endswith(b"}"))
+    return next((exit_of(entry) for entry in entries), None)
+
+
+def exit_of(entry: Mapping[str, Any]) -> Exit:
+    """An end as the journal writes it."""
+    return Exit(
+        exit_code=entry["code"],
+        is_oom_killed=entry["oom"],
+        stop_reason=StopReason(entry["reason"]) if entry["reason"] else None,
+        run_us=entry["run_us"],
+        stop_us=entry["stop_us"],
+        error=entry["error"],
+        is_gate_opened=entry["is_gate_opened"],
+    )
 
 
 class RunnerLink:
@@ -144,6 +186,7 @@ class RunnerLink:
             if self.is_running():
                 raise
         _until(lambda: not self.is_running(), ANSWER_WITHIN_S)
+        _reap()
 
     def is_running(self) -> bool:
         """Whether a runner answers in this folder."""
@@ -153,7 +196,9 @@ class RunnerLink:
         except OSError:
             return False
 
-    def _ask(self, request: Mapping[str, Any], timeout_s: float | None = ANSWER_WITHIN_S, is_late_fine: bool = False) -> dict[str, Any]:
+    def _ask(
+        self, request: Mapping[str, Any], timeout_s: float | None = ANSWER_WITHIN_S, is_late_fine: bool = False
+    ) -> dict[str, Any]:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             with self._connection(ANSWER_WITHIN_S) as connection:
@@ -184,3 +229,70 @@ class RunnerLink:
                 spawn(self._state_dir)
                 spawned = True
             time.sleep(POLL_S)
+
+
+def _connect(state_dir: Path, timeout_s: float) -> socket.socket:
+    """Connect through a descriptor of the folder: its path may be longer than a socket's address holds."""
+    folder = os.open(state_dir, os.O_PATH | os.O_DIRECTORY)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(f"/proc/self/fd/{folder}/{SOCKET}")
+    except OSError:
+        connection.close()
+        raise
+    finally:
+        os.close(folder)
+    return connection
+
+
+def _send(connection: socket.socket, request: Mapping[str, Any]) -> None:
+    connection.sendall(json.dumps(request).encode() + b"\n")
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    if answer.get("error") and "exit" not in answer:
+        raise SandboxFault(answer["error"])
+    return answer
+
+
+def _state(answer: Mapping[str, Any]) -> RunnerState:
+    return RunnerState(
+        runner_pid=answer["runner_pid"],
+        gate_pid=answer["gate_pid"],
+        is_gate_opened=answer["is_gate_opened"],
+        stop_reason=StopReason(answer["stop_reason"]) if answer["stop_reason"] else None,
+        exit=exit_of(answer["exit"]) if answer["exit"] else None,
+    )
+
+
+def _complaint(state_dir: Path) -> str:
+    """The last line that a runner wrote before it ended."""
+    try:
+        lines = (state_dir / "runner.err").read_text(errors="replace").split("\n")
+    except FileNotFoundError:
+        return "the state folder is gone"
+    return next((line for line in reversed(lines) if line), "no complaint")
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), 0.001)
+
+
+def _until(is_done: Callable[[], bool], within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise RunnerAway("the runner does not end")
+        time.sleep(POLL_S)
+
+
+def _reap() -> None:
+    """Take note of runners of ours that ended, so that none stays a zombie."""
+    for pid in list(_children):
+        try:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            ended = pid  # a forked copy of ours is not its parent
+        if ended:
+            _children.discard(pid)

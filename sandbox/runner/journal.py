@@ -1,0 +1,43 @@
+"""What happened to one sandbox, on disk before it is acted upon."""
+
+import json
+import os
+import time
+from typing import Any
+
+from sandbox.runner.loop import now_us
+
+JOURNAL = "journal.jsonl"
+
+
+def boot_id() -> str:
+    """Names this run of the machine; boot-times of two of them are never compared."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+class Journal:
+    """What happened, on disk before it is acted upon."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self._fd = os.open(JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(JOURNAL, "rb") as file:
+            lines = file.read().split(b"\n")
+        for line in lines[:-1]:  # what follows the last newline was cut off by a crash
+            try:
+                self.entries.append(json.loads(line))
+            except ValueError:
+                continue  # the line that a crash cut off, closed below by the runner after it
+        if lines[-1]:
+            os.write(self._fd, b"\n")
+
+    def find(self, what: str) -> dict[str, Any] | None:
+        return next((entry for entry in self.entries if entry["what"] == what), None)
+
+    def append(self, what: str, **facts: Any) -> dict[str, Any]:
+        entry = {"what": what, "boot_id": boot_id(), "at_us": now_us(), "wall_us": time.time_ns() // 1000, **facts}
+        os.write(self._fd, json.dumps(entry).encode() + b"\n")
+        os.fsync(self._fd)
+        self.entries.append(entry)
+        return entry
