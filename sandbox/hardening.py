@@ -101,7 +101,7 @@ def create_body(order: LaunchOrder, image: AdmittedImage, setting: Setting, boun
         "Hostname": "job",
         "Domainname": "",
         "User": JOB_USER,
-        "WorkingDir": image.working_dir,
+        "WorkingDir": "/",  # the gate goes elsewhere; an image's own may name what runc left open (CVE-2024-21626)
         "Entrypoint": list(setting.gate_command),
         "Cmd": [],
         "Env": _env(order, image, bounds),

@@ -43,7 +43,6 @@ class AdmittedImage:
     findings: tuple[Finding, ...]
     dropped_env: tuple[str, ...]
     """Names of the image's variables that are taken out."""
-    working_dir: str
 
 
 def admit(reference: str, inspect: Mapping[str, Any], machine: str) -> AdmittedImage:
@@ -67,7 +66,6 @@ def admit(reference: str, inspect: Mapping[str, Any], machine: str) -> AdmittedI
         image_id=image_id,
         findings=(*(Finding(f"ENV {name}", env[name], "taken out") for name in dropped), *_findings(config)),
         dropped_env=dropped,
-        working_dir=_working_dir(str(config.get("WorkingDir") or "")),
     )
 
 
@@ -129,15 +127,10 @@ def _findings(config: Mapping[str, Any]) -> list[Finding]:
         found.append(Finding("HEALTHCHECK", " ".join(map(str, test)), "NONE"))
     if signal := config.get("StopSignal"):
         found.append(Finding("STOPSIGNAL", str(signal), "SIGTERM"))
+    if directory := config.get("WorkingDir"):
+        found.append(Finding("WORKDIR", str(directory), "the sandbox's own choice"))
     if entrypoint := config.get("Entrypoint"):
         found.append(Finding("ENTRYPOINT", " ".join(map(str, entrypoint)), "the job's command alone"))
     found.extend(Finding("VOLUME", place, "a mount of the sandbox's") for place in sorted(config.get("Volumes") or ()))
     return found
 
-
-def _working_dir(asked: str) -> str:
-    """The image's own directory to start in, unless it could name something of the host's (CVE-2024-21626)."""
-    parts = asked.split("/")
-    if not asked.startswith("/") or ".." in parts or parts[1] in ("proc", "sys", "dev"):
-        return "/"
-    return asked
