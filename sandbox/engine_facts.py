@@ -89,10 +89,11 @@ def static_busybox() -> Path:
     Raises:
         SandboxFault: there is none; the message says what to install.
     """
+    path = f"{os.environ.get('PATH', '')}:/bin:/usr/bin:/sbin"
     for name in ("busybox", "busybox.static"):
-        if (found := shutil.which(name, path=f"{os.environ.get('PATH', '')}:/bin:/usr/bin:/sbin")) is not None:
-            if is_static(Path(found)):
-                return Path(found).resolve()
+        found = shutil.which(name, path=path)
+        if found is not None and is_static(Path(found)):
+            return Path(found).resolve()
     raise SandboxFault("no static busybox is on this machine: install the package busybox-static")
 
 

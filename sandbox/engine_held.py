@@ -1,7 +1,6 @@
 """Notes of what exists on this node, written before it is made and torn up after it is gone: a crash hides nothing."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +47,7 @@ class HeldNotes:
 
     def names(self) -> tuple[str, ...]:
         """Every sandbox that is noted."""
-        return tuple(sorted(name.removesuffix(".json") for name in os.listdir(self._folder) if name.endswith(".json")))
+        return tuple(sorted(file.stem for file in self._folder.glob("*.json")))
 
     def _file(self, sandbox: str) -> Path:
         return self._folder / f"{sandbox}.json"

@@ -1,4 +1,4 @@
-"""Verifies a container's waiting gate: what the host sees is compared with the order, the rest is asked of the engine."""
+"""Verifies a container's waiting gate: what the host sees, and what only the engine can tell, beside the order."""
 
 import os
 from collections.abc import Mapping
@@ -121,12 +121,21 @@ def record_image(comparison: Comparison, image: AdmittedImage) -> None:
 
 def _compare_echo(comparison: Comparison, name: str, asked: object, found: object) -> None:
     """One setting; the engine writes an empty list, an empty word and nothing at all alike."""
-    asked, found = asked or None, found or None
     if name == "Env":
         asked, found = _environment(asked), _environment(found)
+    asked, found = _without_empty(asked), _without_empty(found)
     is_same = asked == found
-    shown = "as asked" if isinstance(asked, dict | list) or len(str(asked)) > SHOWN_MAX else str(asked)
+    shown = "as asked" if isinstance(asked, dict | list) or len(str(asked)) > SHOWN_MAX else str(asked or "none")
     comparison.holds(f"engine.{name}", shown, is_same, shown if is_same else "differs", FactSource.CONFIGURED)
+
+
+def _without_empty(value: object) -> object:
+    """A setting without its parts that say nothing."""
+    if isinstance(value, dict):
+        return {name: kept for name, part in value.items() if (kept := _without_empty(part)) is not None} or None
+    if isinstance(value, list):
+        return [_without_empty(part) for part in value] or None
+    return value or None
 
 
 def _environment(lines: object) -> dict[str, str]:
@@ -142,9 +151,7 @@ def _host_ids(facts: EngineFacts, seen: Observation) -> tuple[int, int]:
     return JOB_UID, JOB_UID
 
 
-def _compare_places(
-    comparison: Comparison, order: LaunchOrder, seen: Observation, volumes: Mapping[str, Path]
-) -> None:
+def _compare_places(comparison: Comparison, order: LaunchOrder, seen: Observation, volumes: Mapping[str, Path]) -> None:
     for path in ("/", GATE_PLACE, *([INPUT_PLACE] if order.input_dir is not None else ())):
         compare_read_only(comparison, seen, path)
     for path in READ_ONLY:
