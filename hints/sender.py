@@ -1,5 +1,7 @@
 """Sends hints. All are sent after the commit, and none is needed: a sweep finds what was not heard."""
 
+from collections.abc import Sequence
+
 from celery import Celery
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -48,9 +50,10 @@ class Hints:
         """Tell the node that an attempt is to stop."""
         self._link.attempt(lambda: self._send(STOP, node_id, [attempt_id, fence]))
 
-    def changed(self, job_id: JobId) -> None:
-        """Tell who follows the job to look again."""
-        self._link.attempt(lambda: self._redis.publish(job_channel(job_id), b""))
+    def changed(self, *job_ids: JobId) -> None:
+        """Tell who follows these jobs to look again."""
+        if job_ids:
+            self._link.attempt(lambda: self._publish(job_ids))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -66,6 +69,12 @@ class Hints:
         with self._redis.pipeline(transaction=True) as pipe:
             pipe.lpush(WAKE_KEY, b"1")
             pipe.ltrim(WAKE_KEY, 0, 0)
+            pipe.execute()
+
+    def _publish(self, job_ids: Sequence[JobId]) -> None:
+        with self._redis.pipeline(transaction=False) as pipe:
+            for job_id in job_ids:
+                pipe.publish(job_channel(job_id), b"")
             pipe.execute()
 
     def _send(self, task: str, node_id: NodeId, arguments: list[str | int]) -> None:

@@ -1,0 +1,74 @@
+"""One term of leading: the dispatcher, the sweeper and the biller, a thread each, all under one epoch."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from sqlalchemy import Engine
+
+from control.biller import LOOK_SECONDS, Biller
+from control.dispatcher import Dispatcher
+from control.metrics import Metrics
+from control.sweeper import SWEEP_SECONDS, Sweeper
+from domain.errors import StaleLeader
+from hints.sender import Hints
+from hints.wake import WakeUp
+from store.health import DATABASE_AWAY
+
+log = logging.getLogger(__name__)
+
+FIRST_BACK_OFF_SECONDS = 0.5
+MOST_BACK_OFF_SECONDS = 10.0
+
+
+class Term:
+    """Runs from its making until `end`, or until somebody else leads."""
+
+    def __init__(self, engine: Engine, redis_url: str, hints: Hints, epoch: int, metrics: Metrics) -> None:
+        self._stop = threading.Event()
+        self._wake = WakeUp(redis_url)
+        dispatcher = Dispatcher(engine, hints, epoch, metrics)
+        sweeper = Sweeper(engine, hints, epoch)
+        biller = Biller(engine, epoch)
+        self._threads = [
+            self._start("dispatcher", lambda: dispatcher.serve_once(self._wake), 0),
+            self._start("sweeper", sweeper.sweep, SWEEP_SECONDS),
+            self._start("biller", biller.post_if_due, LOOK_SECONDS),
+        ]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether one of them found that somebody else leads."""
+        return self._stop.is_set()
+
+    def end(self) -> None:
+        """Stop them, and wait until they have; each finishes what it is committing."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._wake.close()
+
+    def _start(self, name: str, step: Callable[[], None], pause_seconds: float) -> threading.Thread:
+        thread = threading.Thread(target=self._repeat, args=(name, step, pause_seconds), name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _repeat(self, name: str, step: Callable[[], None], pause_seconds: float) -> None:
+        back_off = FIRST_BACK_OFF_SECONDS
+        while not self._stop.is_set():
+            try:
+                step()
+            except StaleLeader:
+                log.warning("the %s stops: somebody else leads", name)
+                self._stop.set()
+            except DATABASE_AWAY as error:
+                log.warning("the %s can't reach the database (%s); next try in %.1f s", name, error.args[:1], back_off)
+                self._stop.wait(back_off)
+                back_off = min(back_off * 2, MOST_BACK_OFF_SECONDS)
+            except Exception:  # the edge of a thread that must go on: the next step may well succeed
+                log.exception("the %s failed; next try in %.1f s", name, back_off)
+                self._stop.wait(back_off)
+                back_off = min(back_off * 2, MOST_BACK_OFF_SECONDS)
+            else:
+                back_off = FIRST_BACK_OFF_SECONDS
+                self._stop.wait(pause_seconds)
