@@ -18,7 +18,7 @@ from corral.config import Settings, find_settings
 from corral.contract import Page
 from corral.downloads import Incoming
 from corral.errors import ApiError
-from corral.following import SILENCE_SECONDS, Following, LogEvent
+from corral.following import Following, LogEvent
 from corral.input_tar import pack
 from corral.jobs import ArtifactView, InputView, JobSpec, JobView
 from corral.operations import AsyncSender, Operations
@@ -117,7 +117,7 @@ class AsyncClient(Operations, AsyncSender):
         while not following.is_over:
             error: ApiError | httpx2.TransportError | None = None
             try:
-                async with self._stream(following.call(), SILENCE_SECONDS) as response:
+                async with self._stream(following.call()) as response:
                     async for said in httpx2.EventSource(response):
                         if (event := following.take(said)) is not None:
                             yield event
@@ -147,7 +147,7 @@ class AsyncClient(Operations, AsyncSender):
 
         async def exchange() -> Path:
             incoming = Incoming(artifact, directory)
-            async with self._stream(call, SILENCE_SECONDS) as response:
+            async with self._stream(call) as response:
                 with incoming:
                     async for chunk in response.aiter_bytes(CHUNK_BYTES):
                         incoming.write(chunk)
@@ -177,11 +177,8 @@ class AsyncClient(Operations, AsyncSender):
         return await self._http.request(call.method, call.path, params=call.params, headers=headers, content=content)
 
     @asynccontextmanager
-    async def _stream(self, call: Call[Any], silence_seconds: float) -> AsyncIterator[httpx2.Response]:
-        timeout = httpx2.Timeout(TIMEOUT, read=silence_seconds)
-        async with self._http.stream(
-            call.method, call.path, params=call.params, headers=call.headers, timeout=timeout
-        ) as response:
+    async def _stream(self, call: Call[Any]) -> AsyncIterator[httpx2.Response]:
+        async with self._http.stream(call.method, call.path, params=call.params, headers=call.headers) as response:
             if not response.is_success:
                 await response.aread()
                 raise problem_of(response)

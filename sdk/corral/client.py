@@ -17,7 +17,7 @@ from corral.config import Settings, find_settings
 from corral.contract import Page
 from corral.downloads import Incoming
 from corral.errors import ApiError
-from corral.following import SILENCE_SECONDS, Following, LogEvent
+from corral.following import Following, LogEvent
 from corral.handles import Job
 from corral.input_tar import pack
 from corral.jobs import ArtifactView, InputView, JobSpec, JobView
@@ -180,23 +180,20 @@ class Client(Operations, Sender):
             return self._http.request(call.method, call.path, params=call.params, headers=headers, content=stream)
 
     def _download(self, call: Call[Any], incoming: Incoming) -> Path:
-        with self._stream(call, SILENCE_SECONDS) as response, incoming:
+        with self._stream(call) as response, incoming:
             for chunk in response.iter_bytes(CHUNK_BYTES):
                 incoming.write(chunk)
         return incoming.target
 
     def _events(self, following: Following) -> Iterator[LogEvent]:
-        with self._stream(following.call(), SILENCE_SECONDS) as response:
+        with self._stream(following.call()) as response:
             for said in httpx2.EventSource(response):
                 if (event := following.take(said)) is not None:
                     yield event
 
     @contextmanager
-    def _stream(self, call: Call[Any], silence_seconds: float) -> Iterator[httpx2.Response]:
-        timeout = httpx2.Timeout(TIMEOUT, read=silence_seconds)
-        with self._http.stream(
-            call.method, call.path, params=call.params, headers=call.headers, timeout=timeout
-        ) as response:
+    def _stream(self, call: Call[Any]) -> Iterator[httpx2.Response]:
+        with self._http.stream(call.method, call.path, params=call.params, headers=call.headers) as response:
             if not response.is_success:
                 response.read()
                 raise problem_of(response)

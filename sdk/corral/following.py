@@ -21,8 +21,6 @@ from corral.jobs import WaitReason
 from corral.retries import LONGEST_WAIT_SECONDS, may_be_sent_again
 
 FIRST_WAIT_SECONDS = 0.2
-SILENCE_SECONDS = 60.0
-"""The server sends a sign of life more often than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +111,10 @@ class Following:
         if event.event == "state":
             return StateChange(_object(event)["state"])
         if event.event == "end":
-            self.is_over = True
             said = _object(event)
-            return JobEnd(said["state"], said.get("exit_code"))
+            end = JobEnd(said["state"], said.get("exit_code"))
+            self.is_over = True
+            return end
         return None  # of a newer server
 
     def _chunk(self, event: httpx2.ServerSentEvent) -> LogChunk | None:

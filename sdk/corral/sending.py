@@ -20,6 +20,7 @@ PATIENCE_SECONDS = 60.0
 """How long a request is tried again before the client gives up."""
 TERMINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
+"""Of silence, in seconds: an event stream that lives sends a sign of it more often."""
 FIRST_POLL_SECONDS = 0.05
 LONGEST_POLL_SECONDS = 2.0
 CHUNK_BYTES = 1 << 18

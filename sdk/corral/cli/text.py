@@ -1,15 +1,12 @@
 """Text from others, made safe for a terminal."""
 
 import shlex
-import unicodedata
 from collections.abc import Sequence
-
-UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def plain(text: str) -> str:
     """The text with every character that could steer a terminal, hide or forge a line spelled out."""
-    return "".join(_spelled(char) if unicodedata.category(char) in UNSAFE_CATEGORIES else char for char in text)
+    return "".join(char if char.isprintable() else _spelled(char) for char in text)
 
 
 def command_text(command: Sequence[str]) -> str:
