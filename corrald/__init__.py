@@ -1,0 +1,1 @@
+"""The operator's command: composes Corral's services and runs them."""

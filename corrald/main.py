@@ -1,0 +1,147 @@
+"""The command `corrald`."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+from rich.console import Console
+
+import control.service
+import worker.service
+from api.app import create_app
+from api.settings import ApiSettings
+from control.settings import ControlSettings
+from corrald import demo as demo_command
+from corrald import doctor as doctor_command
+from corrald.first_start import new_admin_key, prepare_database
+from corrald.home import Home, HomeUnusable
+from corrald.supervisor import ChildDied
+from corrald.up import UpSettings, running, stop_on_signals
+from store.engine import open_engine
+from worker.settings import WorkerSettings
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Runs Corral's services.")
+console = Console(soft_wrap=True)
+
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", help="Folder for everything that is kept.", show_default=False)
+]
+DatabaseOption = Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL", help="PostgreSQL instead of SQLite.")]
+RedisOption = Annotated[
+    str | None, typer.Option(envvar="CORRAL_REDIS_URL", help="A shared Redis instead of a private one.")
+]
+
+
+@app.command()
+def up(
+    home: HomeOption = None,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    database_url: DatabaseOption = None,
+    redis_url: RedisOption = None,
+    node_name: Annotated[str, typer.Option(help="Name of this machine as a node.")] = "",
+    simulated_gpus: Annotated[int, typer.Option(min=0, max=64, help="Devices to pretend if there is no GPU.")] = 0,
+    levels: Annotated[
+        str, typer.Option(help="Isolation levels to offer, if their probes agree.")
+    ] = "process,container",
+    worker_too: Annotated[bool, typer.Option("--worker/--no-worker", help="Run a worker here as well.")] = True,
+) -> None:
+    """Run API, control and a worker in one place."""
+    place = Home.default() if home is None else Home(home.absolute())
+    settings = UpSettings(
+        place, host, port, database_url, redis_url, node_name, simulated_gpus, levels, with_worker=worker_too
+    )
+    try:
+        with running(settings) as now:
+            stop_on_signals(now.supervisor)
+            if now.admin_key:
+                console.print(f"Admin key, shown this once: {now.admin_key}", markup=False, highlight=False)
+            names = ", ".join(f"{name} {pid}" for name, pid in now.supervisor.pids.items())
+            console.print(f"Corral is up at {now.url} ({names}); logs in {place.logs_dir}", highlight=False)
+            now.supervisor.watch()
+            console.print("Stopping.")
+    except ChildDied as death:
+        _give_up(f"{death}; everything was stopped. Its log: {place.logs_dir / (death.name + '.log')}")
+    except (HomeUnusable, OSError, TimeoutError) as problem:
+        _give_up(str(problem))
+
+
+@app.command()
+def api(host: str = "127.0.0.1", port: int = 8080) -> None:
+    """Serve the REST API."""
+    _log_to_stderr()
+    settings = ApiSettings()  # type: ignore[call-arg]  # its fields come from the environment
+    uvicorn.run(create_app(settings), host=host, port=port, log_config=None, server_header=False, access_log=False)
+
+
+@app.command("control")
+def control_service() -> None:
+    """Run the dispatcher, the sweeper and the biller; of several, one leads."""
+    _log_to_stderr()
+    control.service.run(ControlSettings())  # type: ignore[call-arg]
+
+
+@app.command("worker")
+def worker_service() -> None:
+    """Run this machine's worker."""
+    _log_to_stderr()
+    worker.service.run(WorkerSettings())
+
+
+@app.command()
+def migrate(database_url: Annotated[str, typer.Option(envvar="CORRAL_DATABASE_URL")]) -> None:
+    """Bring the database's tables up to date; print the first admin's key if there was none."""
+    engine = open_engine(database_url)
+    first = prepare_database(engine)
+    console.print("The database is up to date.")
+    if first.admin_key:
+        console.print(f"Admin key, shown this once: {first.admin_key}", markup=False, highlight=False)
+
+
+@app.command()
+def admin_key(home: HomeOption = None, database_url: DatabaseOption = None) -> None:
+    """Make one more admin key, for whoever lost the first."""
+    place = Home.default() if home is None else Home(home.absolute())
+    console.print(new_admin_key(open_engine(database_url or place.database_url)), markup=False, highlight=False)
+
+
+@app.command()
+def doctor(
+    home: HomeOption = None,
+    database_url: DatabaseOption = None,
+    redis_url: RedisOption = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what this machine has and lacks, and what that means."""
+    place = Home.default() if home is None else Home(home.absolute())
+    raise typer.Exit(doctor_command.run(place, database_url, redis_url, as_json=json))
+
+
+@app.command()
+def demo(
+    sandbox: Annotated[str, typer.Option(help="process (bubblewrap; no root needed) or docker.")] = "process",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's folder behind.")] = False,
+) -> None:
+    """Run the main job from end to end on an embedded Corral of its own."""
+    raise typer.Exit(demo_command.run(sandbox, keep=keep))
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def _give_up(why: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"corrald: {why}", markup=False, highlight=False)
+    raise typer.Exit(1)
+
+
+def main() -> None:
+    """The entry of the command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

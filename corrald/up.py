@@ -1,0 +1,144 @@
+"""`corrald up`: API, control and a worker as processes of their own, on SQLite and a private Valkey unless told otherwise."""
+
+import signal
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+
+from corrald.first_start import join_token, prepare_database
+from corrald.home import Home
+from corrald.supervisor import Child, Supervisor, python_child
+from corrald.valkey import private_server
+from store.engine import open_engine
+from worker import credential
+
+
+@dataclass(frozen=True, slots=True)
+class UpSettings:
+    """What an operator can choose for one place."""
+
+    home: Home
+    host: str = "127.0.0.1"
+    port: int = 8080
+    database_url: str | None = None
+    """None for SQLite in the home."""
+    redis_url: str | None = None
+    """None for a private server in the home."""
+    node_name: str = ""
+    """Empty for the machine's own name."""
+    simulated_gpus: int = 0
+    levels: str = "process,container"
+    with_worker: bool = True
+
+    @property
+    def url(self) -> str:
+        """Where the API answers on this machine."""
+        return f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"  # noqa: S104
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What is up."""
+
+    url: str
+    admin_key: str | None
+    """Set on the first start only."""
+    supervisor: Supervisor
+
+
+@contextmanager
+def running(settings: UpSettings) -> Iterator[Running]:
+    """Everything started and answering; stopped in order at the end.
+
+    Raises:
+        HomeUnusable: the folder cannot serve.
+        ChildDied: a process ended while it was started.
+        OSError: the port is taken.
+    """
+    settings.home.make()
+    _check_port(settings.host, settings.port)
+    database_url = settings.database_url or settings.home.database_url
+    engine = open_engine(database_url)
+    first = prepare_database(engine)
+    supervisor = Supervisor(settings.home.logs_dir)
+    try:
+        supervisor.start(_children(settings, database_url, lambda: join_token(engine, _node_name(settings))))
+        yield Running(settings.url, first.admin_key, supervisor)
+    finally:
+        supervisor.stop()
+        engine.dispose()
+
+
+def stop_on_signals(supervisor: Supervisor) -> None:
+    """Make SIGTERM and SIGINT stop everything in order."""
+    signal.signal(signal.SIGTERM, supervisor.ask_stop)
+    signal.signal(signal.SIGINT, supervisor.ask_stop)
+
+
+def _children(settings: UpSettings, database_url: str, new_join_token: Callable[[], str]) -> list[Child]:
+    home, redis_url = settings.home, settings.redis_url or settings.home.redis_url
+    env = {
+        "CORRAL_DATABASE_URL": database_url,
+        "CORRAL_REDIS_URL": redis_url,
+        "CORRAL_STORAGE_URL": home.storage_url,
+    }
+    children = [] if settings.redis_url else [_fresh_valkey(home.redis_socket)]
+    address = ("--host", settings.host, "--port", str(settings.port))
+    children.append(python_child("api", "api", *address, env=env, is_ready=lambda: _answers(settings.url)))
+    children.append(python_child("control", "control", env=env, is_ready=lambda: True))
+    if settings.with_worker:
+        children.append(_worker(settings, redis_url, new_join_token))
+    return children
+
+
+def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], str]) -> Child:
+    node_dir = settings.home.node_dir
+    env: dict[str, str] = {
+        "CORRAL_API_URL": settings.url,
+        "CORRAL_REDIS_URL": redis_url,
+        "CORRAL_DATA_DIR": str(node_dir),
+        "CORRAL_NODE_NAME": _node_name(settings),
+        "CORRAL_SIMULATED_GPUS": str(settings.simulated_gpus),
+        "CORRAL_LEVELS": settings.levels,
+        **_without_database(),
+    }
+    if credential.load(node_dir) is None:
+        env["CORRAL_JOIN_TOKEN"] = new_join_token()
+    poke = node_dir / "poke.sock"
+    poke.unlink(missing_ok=True)
+    return python_child("worker", "worker", env=env, is_ready=poke.is_socket)
+
+
+def _without_database() -> Mapping[str, str]:
+    """A worker holds no database credential, even where its parent has one in its environment."""
+    return {"CORRAL_DATABASE_URL": "", "CORRAL_TEST_POSTGRES_URL": ""}
+
+
+def _fresh_valkey(path: Path) -> Child:
+    path.unlink(missing_ok=True)
+    return private_server(path)
+
+
+def _node_name(settings: UpSettings) -> str:
+    return settings.node_name or socket.gethostname().lower()
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OSError(f"{host}:{port} cannot be used: {error.strerror}; choose another with --port") from error
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:  # noqa: S310  our own address
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
