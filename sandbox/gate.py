@@ -2,7 +2,7 @@
 
 It lives on what the sandbox shows at /.corral, a folder of the host's with two FIFOs and nothing secret:
 
-- `go`: the gate reads it until the word `open` comes. A writer that opens it without blocking knows that the gate waits.
+- `go`: the gate reads it until the word `open` comes. Who can open it for writing without blocking knows that it waits.
 - `log`: becomes the command's output and error, one stream. It is opened for reading and writing, so that the
   command blocks, and is not killed by SIGPIPE, while its runner is being replaced.
 
@@ -51,7 +51,7 @@ if [ ! -e "$_corral_path" ]; then
 fi
 shift
 set -- "$_corral_path" "$@"
-unset _corral_word _corral_path _corral_code _corral_rest _corral_dir _corral_file
+unset OLDPWD _corral_word _corral_path _corral_code _corral_rest _corral_dir _corral_file
 exec "$@"
 """
 

@@ -1,0 +1,120 @@
+"""Makes a control group for one sandbox, where the host lets us: both versions, as root or in a delegated subtree."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox import cgroups
+
+OURS = "corral"
+CPU_PERIOD_US = 100_000
+CONTROLLERS = ("memory", "pids", "cpu")
+NO_GROUP = (
+    "the host gives no control group for it: run the agent as root, or delegate it a subtree (systemd: Delegate=yes)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What a process has to be written to, and what is then in force."""
+
+    folders: Mapping[str, Path]
+    """By controller; of version 2, the same folder for each."""
+
+    @property
+    def procs(self) -> tuple[Path, ...]:
+        """The files to which a process writes itself."""
+        return tuple(folder / "cgroup.procs" for folder in sorted(set(self.folders.values())))
+
+    @property
+    def oom_files(self) -> tuple[Path, ...]:
+        """Where the kernel counts those it killed for want of memory (`oom_kill N`)."""
+        folder = self.folders.get("memory")
+        names = ("memory.events", "memory.oom_control")
+        return tuple(folder / name for name in names if (folder / name).exists())[:1] if folder else ()
+
+
+def make(name: str, memory_bytes: int, pids: int, cpus_milli: int) -> Group:
+    """A group of this name with these limits; a controller that the host does not give us is left out."""
+    settings = {
+        "memory": (("memory.max", "memory.limit_in_bytes"), str(memory_bytes)),
+        "pids": (("pids.max",), str(pids)),
+        "cpu": (("cpu.max", "cpu.cfs_quota_us"), str(cpus_milli * CPU_PERIOD_US // 1000)),
+    }
+    made = {}
+    for controller, (files, value) in settings.items():
+        folder = _folder(controller, name)
+        if folder is not None and _limit(folder, files, value) and (controller != "memory" or _no_swap(folder, value)):
+            made[controller] = folder
+    return Group(made)
+
+
+def remove(name: str) -> None:
+    """Take the group away. One that still holds a process stays: its sandbox is not gone.
+
+    Raises:
+        OSError: it still holds processes.
+    """
+    for controller in CONTROLLERS:
+        for parent in _parents(controller):
+            folder = parent / name
+            if folder.is_dir():
+                folder.rmdir()
+
+
+def pids_in(name: str) -> frozenset[int]:
+    """The processes in the group."""
+    files = [parent / name / "cgroup.procs" for controller in CONTROLLERS for parent in _parents(controller)]
+    return frozenset(int(word) for file in files if file.exists() for word in file.read_text().split())
+
+
+def _folder(controller: str, name: str) -> Path | None:
+    for parent in _parents(controller):
+        try:
+            parent.mkdir(exist_ok=True)
+            _enable(controller, parent.parent)
+            _enable(controller, parent)
+            (parent / name).mkdir(exist_ok=True)
+        except OSError:
+            continue  # read-only, another's, or a group with processes of its own: the next one up may do
+        return parent / name
+    return None
+
+
+def _parents(controller: str) -> list[Path]:
+    """Where our groups may lie: root's at the top, so that no end of a service takes them away; another's below."""
+    place = cgroups.folders_of(os.getpid()).get(controller)
+    if place is None:
+        return []
+    top, folder = place
+    if os.geteuid() == 0:
+        return [top / OURS]
+    chain = [folder, *(parent for parent in folder.parents if parent.is_relative_to(top))]
+    return [parent / OURS for parent in reversed(chain) if os.access(parent, os.W_OK)]
+
+
+def _enable(controller: str, folder: Path) -> None:
+    """Version 2: hand the controller down to the children. Version 1 has no such file, and needs none."""
+    control = folder / "cgroup.subtree_control"
+    if control.exists() and controller not in control.read_text().split():
+        control.write_text(f"+{controller}")
+
+
+def _limit(folder: Path, files: tuple[str, ...], value: str) -> bool:
+    for file in files:
+        if (folder / file).exists():
+            if file == "cpu.cfs_quota_us":
+                (folder / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
+            (folder / file).write_text(f"{value} {CPU_PERIOD_US}" if file == "cpu.max" else value)
+            return True
+    return False
+
+
+def _no_swap(folder: Path, memory_bytes: str) -> bool:
+    """No memory beyond the limit by swapping. A kernel that does not count swap has neither file."""
+    if (folder / "memory.swap.max").exists():
+        (folder / "memory.swap.max").write_text("0")
+    elif (folder / "memory.memsw.limit_in_bytes").exists():
+        (folder / "memory.memsw.limit_in_bytes").write_text(memory_bytes)
+    return True
