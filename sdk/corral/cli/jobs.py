@@ -13,7 +13,8 @@ from corral.cli.output import print_json, print_line, print_table
 from corral.client import Client
 from corral.jobs import DeviceView, JobView
 
-ACTIVE_STATES = ("running", "queued", "held")
+ACTIVE_STATES = ("held", "queued", "running")
+"""In the order in which a job passes through them, so that the latest answer about it counts."""
 
 
 def ps(
@@ -29,12 +30,13 @@ def ps(
     with Client() as client:
         of = maybe_tenant_id(client, tenant)
         page = min(limit, PAGE_LIMIT)
-        found = [
-            view
+        # by id: a job that moves on between two of the questions is not shown twice
+        found = {
+            view.id: view
             for one in states
             for view in islice(client.jobs(state=one, name=name, tenant_id=of, limit=page), limit)
-        ]
-    shown = sorted(found, key=lambda view: (view.submitted_at, view.id), reverse=True)[:limit]
+        }
+    shown = sorted(found.values(), key=lambda view: (view.submitted_at, view.id), reverse=True)[:limit]
     if as_json:
         print_json(shown)
     else:

@@ -47,3 +47,7 @@ def main() -> None:
     except OSError as error:  # a file that cannot be written, say
         note(f"corral: {error}")
         sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main()
