@@ -2,34 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, Index, Integer, LargeBinary, MetaData, text
-from sqlmodel import Field, SQLModel
+from sqlalchemy import CheckConstraint, Index, LargeBinary, text
+from sqlmodel import Field
 
-NAMING = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-
-
-EVENT_ID: Any = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite numbers rows by itself in an INTEGER column only."""
-
-
-class Row(SQLModel):
-    """The base of every table; it has metadata of its own, with names for all constraints."""
-
-    metadata = MetaData(naming_convention=NAMING)
-
-
-def _big(**rest: Any) -> Any:
-    return Field(sa_type=BigInteger, **rest)
-
-
-def _json(**rest: Any) -> Any:
-    return Field(sa_type=JSON, **rest)
+from store.base import EVENT_ID, Row, big, json
 
 
 class Tenant(Row, table=True):
@@ -43,12 +19,12 @@ class Tenant(Row, table=True):
     weight: int = 1
     state: str = "active"
     default_isolation: str = "container"
-    default_time_limit_us: int = _big(default=3_600_000_000)
-    chain_length: int = _big(default=0)
+    default_time_limit_us: int = big(default=3_600_000_000)
+    chain_length: int = big(default=0)
     """Entries in its ledger chain."""
     chain_head: str = ""
     """Hash of the last entry."""
-    created_us: int = _big()
+    created_us: int = big()
 
 
 class ApiKey(Row, table=True):
@@ -63,10 +39,10 @@ class ApiKey(Row, table=True):
     prefix: str = Field(unique=True)
     secret_sha256: str
     role: str
-    created_us: int = _big()
-    expires_us: int | None = _big(default=None)
-    revoked_us: int | None = _big(default=None)
-    last_used_us: int | None = _big(default=None)
+    created_us: int = big()
+    expires_us: int | None = big(default=None)
+    revoked_us: int | None = big(default=None)
+    last_used_us: int | None = big(default=None)
 
 
 class Quota(Row, table=True):
@@ -84,17 +60,17 @@ class Quota(Row, table=True):
 
     tenant_id: str = Field(primary_key=True, foreign_key="tenant.id")
     model: str = Field(primary_key=True)
-    gpu_limit_milli: int | None = _big(default=None)
-    gpu_used_milli: int = _big(default=0)
-    most_queued: int | None = _big(default=None)
-    queued_used: int = _big(default=0)
+    gpu_limit_milli: int | None = big(default=None)
+    gpu_used_milli: int = big(default=0)
+    most_queued: int | None = big(default=None)
+    queued_used: int = big(default=0)
     """Queued and held jobs."""
-    most_running: int | None = _big(default=None)
-    running_used: int = _big(default=0)
-    longest_time_limit_us: int | None = _big(default=None)
+    most_running: int | None = big(default=None)
+    running_used: int = big(default=0)
+    longest_time_limit_us: int | None = big(default=None)
     highest_priority: int | None = None
-    isolation_levels: list[str] | None = _json(default=None)
-    images: list[str] | None = _json(default=None)
+    isolation_levels: list[str] | None = json(default=None)
+    images: list[str] | None = json(default=None)
 
 
 class Node(Row, table=True):
@@ -116,19 +92,19 @@ class Node(Row, table=True):
     kernel: str = ""
     driver_version: str | None = None
     cuda_driver: str | None = None
-    levels: list[str] = _json(default_factory=list)
-    level_reports: list[dict[str, Any]] = _json(default_factory=list)
-    labels: dict[str, str] = _json(default_factory=dict)
-    problems: list[str] = _json(default_factory=list)
-    beat: int = _big(default=0)
-    last_beat_us: int | None = _big(default=None)
-    cpus_milli: int = _big(default=0)
-    memory_bytes: int = _big(default=0)
-    scratch_bytes: int = _big(default=0)
-    cpus_milli_used: int = _big(default=0)
-    memory_bytes_used: int = _big(default=0)
-    scratch_bytes_used: int = _big(default=0)
-    created_us: int = _big()
+    levels: list[str] = json(default_factory=list)
+    level_reports: list[dict[str, Any]] = json(default_factory=list)
+    labels: dict[str, str] = json(default_factory=dict)
+    problems: list[str] = json(default_factory=list)
+    beat: int = big(default=0)
+    last_beat_us: int | None = big(default=None)
+    cpus_milli: int = big(default=0)
+    memory_bytes: int = big(default=0)
+    scratch_bytes: int = big(default=0)
+    cpus_milli_used: int = big(default=0)
+    memory_bytes_used: int = big(default=0)
+    scratch_bytes_used: int = big(default=0)
+    created_us: int = big()
 
 
 class JoinToken(Row, table=True):
@@ -139,9 +115,9 @@ class JoinToken(Row, table=True):
     id: str = Field(primary_key=True)
     secret_sha256: str = Field(unique=True)
     node_name: str
-    created_us: int = _big()
-    expires_us: int = _big()
-    used_us: int | None = _big(default=None)
+    created_us: int = big()
+    expires_us: int = big()
+    used_us: int | None = big(default=None)
 
 
 class Gpu(Row, table=True):
@@ -154,14 +130,14 @@ class Gpu(Row, table=True):
     node_id: str = Field(foreign_key="node.id", index=True)
     uuid: str = Field(unique=True)
     model: str
-    memory_bytes: int = _big()
+    memory_bytes: int = big()
     is_simulated: bool
     health: str = "ok"
     health_reason: str = ""
     state: str = "dirty"
     """`clean`, `dirty` (not seen clean since its last holder), `absent` (its node no longer shows it)."""
     state_reason: str = ""
-    generation: int = _big(default=0)
+    generation: int = big(default=0)
     """Grows whenever it is taken or let go, so that a late finding about an earlier holder changes nothing."""
     used_milli: int = 0
 
@@ -177,7 +153,7 @@ class Image(Row, table=True):
     min_cuda: str | None = None
     description: str | None = None
     state: str = "admitted"
-    created_us: int = _big()
+    created_us: int = big()
 
 
 class Job(Row, table=True):
@@ -190,7 +166,7 @@ class Job(Row, table=True):
     tenant_id: str = Field(foreign_key="tenant.id", index=True)
     name: str | None = None
     state: str
-    spec: dict[str, Any] = _json()
+    spec: dict[str, Any] = json()
     """As sent, normalised."""
     priority: int
     image_name: str
@@ -199,35 +175,35 @@ class Job(Row, table=True):
     """As the catalogue had it at submission: a job runs what was admitted then."""
     min_cuda: str | None = None
     least_level: str
-    time_limit_us: int = _big()
-    grace_us: int = _big()
-    max_unreachable_us: int | None = _big(default=None)
+    time_limit_us: int = big()
+    grace_us: int = big()
+    max_unreachable_us: int | None = big(default=None)
     gpus: int
-    models: list[str] = _json(default_factory=list)
-    gpu_memory_min_bytes: int = _big(default=0)
-    cpus_milli: int = _big()
-    memory_bytes: int = _big()
-    shm_bytes: int = _big()
-    scratch_bytes: int = _big()
-    output_bytes: int = _big()
+    models: list[str] = json(default_factory=list)
+    gpu_memory_min_bytes: int = big(default=0)
+    cpus_milli: int = big()
+    memory_bytes: int = big()
+    shm_bytes: int = big()
+    scratch_bytes: int = big()
+    output_bytes: int = big()
     retry_limit: int = 0
-    retry_on: list[str] = _json(default_factory=list)
-    fence: int = _big(default=0)
+    retry_on: list[str] = json(default_factory=list)
+    fence: int = big(default=0)
     """Of the latest assignment."""
     tries_by_tenant: int = 0
     tries_by_platform: int = 0
-    not_before_us: int = _big(default=0)
-    avoid_nodes: list[str] = _json(default_factory=list)
+    not_before_us: int = big(default=0)
+    avoid_nodes: list[str] = json(default_factory=list)
     cancel_requested: bool = False
     reason_code: str | None = None
     reason_text: str | None = None
-    reason_numbers: dict[str, int] | None = _json(default=None)
+    reason_numbers: dict[str, int] | None = json(default=None)
     outcome: str | None = None
     exit_code: int | None = None
     error: str | None = None
-    submitted_us: int = _big()
-    started_us: int | None = _big(default=None)
-    ended_us: int | None = _big(default=None)
+    submitted_us: int = big()
+    started_us: int | None = big(default=None)
+    ended_us: int | None = big(default=None)
 
 
 class JobInput(Row, table=True):
@@ -261,28 +237,28 @@ class Attempt(Row, table=True):
     tenant_id: str = Field(foreign_key="tenant.id")
     node_id: str = Field(foreign_key="node.id")
     number: int
-    fence: int = _big()
+    fence: int = big()
     state: str = "assigned"
     level: str
     outcome: str | None = None
     exit_code: int | None = None
     error: str | None = None
     stop_reason: str | None = None
-    assigned_us: int = _big()
-    claimed_us: int | None = _big(default=None)
-    started_us: int | None = _big(default=None)
-    stop_ordered_us: int | None = _big(default=None)
-    ended_us: int | None = _big(default=None)
-    prepare_us: int | None = _big(default=None)
-    run_us: int | None = _big(default=None)
-    stop_us: int | None = _big(default=None)
-    cpus_milli: int = _big()
-    memory_bytes: int = _big()
-    scratch_bytes: int = _big()
+    assigned_us: int = big()
+    claimed_us: int | None = big(default=None)
+    started_us: int | None = big(default=None)
+    stop_ordered_us: int | None = big(default=None)
+    ended_us: int | None = big(default=None)
+    prepare_us: int | None = big(default=None)
+    run_us: int | None = big(default=None)
+    stop_us: int | None = big(default=None)
+    cpus_milli: int = big()
+    memory_bytes: int = big()
+    scratch_bytes: int = big()
     """Held on the node: scratch and output together."""
-    isolation: dict[str, Any] | None = _json(default=None)
-    skipped: list[dict[str, str]] = _json(default_factory=list)
-    log_bytes: int = _big(default=0)
+    isolation: dict[str, Any] | None = json(default=None)
+    skipped: list[dict[str, str]] = json(default_factory=list)
+    log_bytes: int = big(default=0)
 
 
 class Allocation(Row, table=True):
@@ -308,11 +284,11 @@ class Allocation(Row, table=True):
     tenant_id: str = Field(foreign_key="tenant.id")
     model: str
     share_milli: int
-    price_micro_per_gpu_hour: int = _big()
+    price_micro_per_gpu_hour: int = big()
     """As it stood when the device was assigned."""
-    from_us: int = _big()
-    until_us: int | None = _big(default=None)
-    posted_until_us: int = _big()
+    from_us: int = big()
+    until_us: int | None = big(default=None)
+    posted_until_us: int = big()
     """Entries cover the allocation up to here."""
 
 
@@ -328,7 +304,7 @@ class LedgerEntry(Row, table=True):
 
     id: str = Field(primary_key=True)
     tenant_id: str = Field(foreign_key="tenant.id")
-    seq: int = _big()
+    seq: int = big()
     job_id: str = Field(foreign_key="job.id", index=True)
     attempt_id: str = Field(foreign_key="attempt.id")
     allocation_id: str = Field(foreign_key="allocation.id")
@@ -337,13 +313,13 @@ class LedgerEntry(Row, table=True):
     cause: str
     kind: str
     """`usage`, or `correction` (which may be negative)."""
-    from_us: int = _big()
-    until_us: int = _big()
-    duration_us: int = _big()
+    from_us: int = big()
+    until_us: int = big()
+    duration_us: int = big()
     share_milli: int
-    price_micro_per_gpu_hour: int = _big()
-    cost_micro: int = _big()
-    posted_us: int = _big()
+    price_micro_per_gpu_hour: int = big()
+    cost_micro: int = big()
+    posted_us: int = big()
     prev_hash: str
     hash: str
 
@@ -354,7 +330,7 @@ class Price(Row, table=True):
     __tablename__ = "price"
 
     model: str = Field(primary_key=True)
-    micro_per_gpu_hour: int = _big()
+    micro_per_gpu_hour: int = big()
 
 
 class StoredInput(Row, table=True):
@@ -364,8 +340,8 @@ class StoredInput(Row, table=True):
 
     tenant_id: str = Field(primary_key=True, foreign_key="tenant.id")
     sha256: str = Field(primary_key=True)
-    size_bytes: int = _big()
-    created_us: int = _big()
+    size_bytes: int = big()
+    created_us: int = big()
 
 
 class Artifact(Row, table=True):
@@ -379,9 +355,9 @@ class Artifact(Row, table=True):
     job_id: str = Field(foreign_key="job.id", index=True)
     attempt_id: str = Field(foreign_key="attempt.id")
     name: str
-    size_bytes: int = _big()
+    size_bytes: int = big()
     sha256: str
-    created_us: int = _big()
+    created_us: int = big()
 
 
 class Event(Row, table=True):
@@ -390,16 +366,16 @@ class Event(Row, table=True):
     __tablename__ = "event"
 
     id: int | None = Field(default=None, primary_key=True, sa_type=EVENT_ID)
-    at_us: int = _big()
+    at_us: int = big()
     what: str
     tenant_id: str | None = None
     job_id: str | None = Field(default=None, index=True)
     attempt_id: str | None = None
     node_id: str | None = Field(default=None, index=True)
     gpu_id: str | None = None
-    fence: int | None = _big(default=None)
+    fence: int | None = big(default=None)
     text: str = ""
-    data: dict[str, Any] = _json(default_factory=dict)
+    data: dict[str, Any] = json(default_factory=dict)
 
 
 class Idempotency(Row, table=True):
@@ -414,7 +390,7 @@ class Idempotency(Row, table=True):
     body_sha256: str
     status: int
     answer: bytes = Field(sa_type=LargeBinary)
-    created_us: int = _big()
+    created_us: int = big()
 
 
 class Leader(Row, table=True):
@@ -424,5 +400,5 @@ class Leader(Row, table=True):
 
     name: str = Field(primary_key=True)
     holder: str = ""
-    epoch: int = _big(default=0)
-    beat: int = _big(default=0)
+    epoch: int = big(default=0)
+    beat: int = big(default=0)

@@ -2,9 +2,9 @@
 
 from alembic import context
 
-from store.tables import Row
+from store.tables import Tenant
 
 connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=Row.metadata, render_as_batch=True)
+context.configure(connection=connection, target_metadata=Tenant.metadata, render_as_batch=True)
 with context.begin_transaction():
     context.run_migrations()

@@ -10,13 +10,13 @@ from sqlalchemy import Engine
 
 from store.engine import open_engine
 from store.migrate import is_current
-from store.tables import Row
+from store.tables import Tenant
 
 
 def test_migrations_equal_the_models(engine: Engine) -> None:
     assert is_current(engine)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Row.metadata) == []
+        assert compare_metadata(MigrationContext.configure(connection), Tenant.metadata) == []
 
 
 def test_processes_may_migrate_at_once(tmp_path: Path) -> None:
