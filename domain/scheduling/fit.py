@@ -14,7 +14,7 @@ Rank = tuple[int | str, ...]
 """How good a place is, the smallest first; the last parts are names, so that no two are equal."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NodeRoom:
     """What is left of an open node during a pass."""
 
@@ -79,12 +79,12 @@ class FreeRoom:
     """The open nodes, less what this pass has placed already."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        self._rooms = [NodeRoom.of(node) for node in nodes if node.is_open]
+        rooms = [NodeRoom.of(node) for node in nodes if node.is_open]
         self._with_model: dict[str, list[NodeRoom]] = {}
-        for room in self._rooms:
+        for room in rooms:
             for model in room.free:
                 self._with_model.setdefault(model, []).append(room)
-        self._kinds = _alike(self._rooms)
+        self._kinds = _alike(rooms)
         self._remnants: dict[tuple[tuple[int, ...], tuple[str, ...], int, int], Remnant] = {}
         self._levels: dict[tuple[frozenset[Level], Level, ImageKind, frozenset[Level]], Level | None] = {}
 
@@ -148,9 +148,11 @@ class FreeRoom:
     ) -> Iterator[tuple[Rank, NodeRoom, tuple[Device, ...]]]:
         """Every place that fits, with its rank."""
         if not demand.gpus:
-            for room in self._rooms:
-                if room.holds(demand) and (room.node.node_id in avoid) == is_avoided and self._level(room, demand):
-                    yield _rank_without_gpus(room, demand), room, ()
+            for rooms in self._kinds:
+                if self._could_run(rooms[0], demand):
+                    for room in rooms:
+                        if room.holds(demand) and (room.node.node_id in avoid) == is_avoided:
+                            yield _rank_without_gpus(room, demand), room, ()
             return
         for model in models:
             for room in self._with_model.get(model, ()):

@@ -49,7 +49,7 @@ class _Pass:
         if suspended := self._book.suspension(demand.tenant_id):
             return suspended
         if demand.not_before > self._now:
-            return reasons.back_off(demand, self._now)
+            return reasons.back_off(demand)
         shape = shape_of(demand)
         equals = (demand.tenant_id, demand.avoid, shape)
         if equals in self._blocked:

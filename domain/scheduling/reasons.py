@@ -5,21 +5,23 @@ above its own not even how much is left, which would be the others' use.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
-from domain.ids import Instant
 from domain.levels import Level
 from domain.quota import Bound
 from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU, Demand, Reason
 
+LATEST_SECONDS: Final = 253_402_300_799
+"""The end of the year 9999, beyond which no date can be written."""
 UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-def back_off(demand: Demand, now: Instant) -> Reason:
-    """Its last try failed by the platform's fault, or it is not to start yet."""
-    left_us = demand.not_before - now
-    seconds = -(-left_us // 1_000_000)
-    return Reason("back_off", f"starts in {seconds} s at the earliest", {"wait_us": left_us})
+def back_off(demand: Demand) -> Reason:
+    """It is not to start yet. The text holds a time, not a rest of time, so that it stays true while it waits."""
+    at = datetime.fromtimestamp(min(-(-demand.not_before // 1_000_000), LATEST_SECONDS), UTC)
+    text = f"starts at {at:%Y-%m-%dT%H:%M:%SZ} at the earliest"
+    return Reason("back_off", text, {"not_before_us": demand.not_before})
 
 
 def tenant_suspended(steps_up: int) -> Reason:

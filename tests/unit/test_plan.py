@@ -231,7 +231,10 @@ def test_a_tenant_or_a_parent_that_is_not_in_the_snapshot_has_no_rights() -> Non
 
 def test_a_back_off_is_waited_out() -> None:
     demand = a_demand("job", not_before=NOW + 1_500_000)
-    assert reason_of(a_snapshot([a_node("n")], [demand])).text == "starts in 2 s at the earliest"
+    found = reason_of(a_snapshot([a_node("n")], [demand]))
+    assert found.text == "starts at 1970-01-01T00:00:03Z at the earliest"
+    assert found.numbers == {"not_before_us": 2_500_000}
+    assert reason_of(a_snapshot([a_node("n")], [replace(demand, not_before=Instant(2**62))])).code == "back_off"
     assert place_of([a_node("n")], replace(demand, not_before=NOW)) == "n"
 
 
