@@ -4,13 +4,13 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol, TypeVar
 
 from sqlalchemy import Engine
 
 from control.clock import boot_seconds
 from control.metrics import Metrics
+from control.reasons import ReasonBook
 from control.set_aside import SetAside, plan_the_sound
 from domain.ids import AttemptId, Fence, Instant, JobId, NodeId
 from domain.scheduling.snapshot import Placement, Plan, Reason, Snapshot
@@ -20,7 +20,7 @@ from store.engine import reading, writing
 from store.events import record
 from store.health import DATABASE_AWAY
 from store.leader import check_epoch
-from store.snapshot import changed_reasons, load_snapshot, write_reasons
+from store.snapshot import SnapshotReader, write_reasons
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -67,6 +67,9 @@ class Dispatcher:
         self._epoch = epoch
         self._metrics = metrics or Metrics()
         self._aside = SetAside(boot_seconds)
+        self._unreadable: dict[JobId, Exception] = {}
+        self._reader = SnapshotReader(self._unreadable.__setitem__)
+        self._reasons = ReasonBook()
 
     def serve_once(self, wake: Waiter) -> None:
         """Make a pass, and wait for a reason to make another.
@@ -98,11 +101,10 @@ class Dispatcher:
         return PassReport(placed, len(plan.placements) - placed, len(plan.waiting))
 
     def _look(self) -> tuple[Snapshot, Instant]:
-        unreadable: dict[JobId, Exception] = {}
         with reading(self._engine) as session:
-            snapshot = load_snapshot(session, unreadable.__setitem__)
-            now = now_us(session)
-        for job_id, error in unreadable.items():
+            snapshot, now = self._reader.read(session), now_us(session)
+        while self._unreadable:
+            job_id, error = self._unreadable.popitem()
             self._set_aside(job_id, f"it can't be read: {type(error).__name__}: {error}")
         return self._aside.without(snapshot), now
 
@@ -135,17 +137,15 @@ class Dispatcher:
         return len(assigned)
 
     def _tell_reasons(self, plan: Plan) -> None:
-        """Write what changed, in short transactions. Of mere changes of numbers, only so many in a pass."""
-        with reading(self._engine) as session:
-            recoded, renumbered = changed_reasons(session, plan)
-        some_numbers = dict(islice(renumbered.items(), REASONS_IN_A_COMMIT))
-        for chunk in _chunks(list((recoded | some_numbers).items()), REASONS_IN_A_COMMIT):
+        """Write what changed, in short transactions."""
+        for chunk in _chunks(list(self._reasons.news(plan, self._reader.codes).items()), REASONS_IN_A_COMMIT):
             self._write_reasons(dict(chunk))
 
     def _write_reasons(self, reasons: Mapping[JobId, Reason]) -> None:
         with writing(self._engine) as session:
             check_epoch(session, self._epoch)
             write_reasons(session, reasons)
+        self._reasons.note(reasons)
         self._hints.changed(*reasons)
 
     def _set_aside(self, job_id: JobId, why: str) -> None:

@@ -28,7 +28,9 @@ def compare_process(comparison: Comparison, seen: Observation, uid: int, gid: in
     comparison.holds("groups", "none but its own", set(status.groups) <= {gid}, _words(status.groups))
     comparison.exact("capabilities", "0x0", hex(status.capabilities))
     comparison.exact("no_new_privileges", True, status.no_new_privs)
-    comparison.holds("seccomp", "filter", status.seccomp_mode == 2, {0: "none", 1: "strict"}.get(status.seccomp_mode, "filter"))
+    comparison.holds(
+        "seccomp", "filter", status.seccomp_mode == 2, {0: "none", 1: "strict"}.get(status.seccomp_mode, "filter")
+    )
 
 
 def compare_namespaces(comparison: Comparison, seen: Observation, names: tuple[str, ...]) -> None:
@@ -77,9 +79,7 @@ def tmpfs_inodes(text: str) -> int | None:
     return tmpfs_bytes(text)
 
 
-def compare_limits(
-    comparison: Comparison, seen: Observation, *, memory_bytes: int, pids: int, cpus_milli: int
-) -> None:
+def compare_limits(comparison: Comparison, seen: Observation, *, memory_bytes: int, pids: int, cpus_milli: int) -> None:
     """The cgroup limits in force on the gate; for a host whose cgroups must carry them."""
     limits = seen.limits
     comparison.at_most("memory_bytes", memory_bytes, limits.memory_bytes)

@@ -14,6 +14,6 @@ def is_answering(engine: Engine) -> bool:
     """Whether the simplest question gets an answer."""
     try:
         with reading(engine) as session:
-            return session.connection().execute(text("SELECT 1")).scalar_one() == 1
+            return bool(session.connection().execute(text("SELECT 1")).scalar_one() == 1)
     except DATABASE_AWAY:
         return False

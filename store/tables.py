@@ -7,6 +7,9 @@ from sqlmodel import Field
 
 from store.base import EVENT_ID, Row, big, json
 
+LIVE = text("state != 'ended'")
+OPEN_WHOLE = text("until_us IS NULL AND share_milli = 1000")
+
 
 class Tenant(Row, table=True):
     """An organisation or a team below it."""
@@ -221,13 +224,7 @@ class Attempt(Row, table=True):
 
     __tablename__ = "attempt"
     __table_args__ = (
-        Index(
-            "uq_attempt_live",
-            "job_id",
-            unique=True,
-            sqlite_where=text("state != 'ended'"),
-            postgresql_where=text("state != 'ended'"),
-        ),
+        Index("uq_attempt_live", "job_id", unique=True, sqlite_where=LIVE, postgresql_where=LIVE),
         Index("uq_attempt_job_fence", "job_id", "fence", unique=True),
         Index("ix_attempt_node_state", "node_id", "state"),
     )
@@ -266,13 +263,7 @@ class Allocation(Row, table=True):
 
     __tablename__ = "allocation"
     __table_args__ = (
-        Index(
-            "uq_allocation_open_whole",
-            "gpu_id",
-            unique=True,
-            sqlite_where=text("until_us IS NULL AND share_milli = 1000"),
-            postgresql_where=text("until_us IS NULL AND share_milli = 1000"),
-        ),
+        Index("uq_allocation_open_whole", "gpu_id", unique=True, sqlite_where=OPEN_WHOLE, postgresql_where=OPEN_WHOLE),
         Index("ix_allocation_open", "until_us"),
         CheckConstraint("until_us IS NULL OR until_us >= from_us", name="not_negative"),
         CheckConstraint("share_milli > 0 AND share_milli <= 1000", name="share"),
