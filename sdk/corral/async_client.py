@@ -126,7 +126,7 @@ class AsyncClient(Operations, AsyncSender):
             if not following.is_over:
                 await self._sleep(following.pause_seconds(error))
 
-    async def upload_input(self, source: Path | str) -> InputView:
+    async def upload_input(self, source: Path | str, *, tenant_id: str | None = None) -> InputView:
         """Store a directory (or one file) as an input; the same content always has the same address.
 
         Raises:
@@ -135,7 +135,7 @@ class AsyncClient(Operations, AsyncSender):
         with tempfile.TemporaryDirectory(prefix="corral-input-") as scratch:
             archive = Path(scratch, "input.tar")
             await asyncio.to_thread(_pack_into, Path(source), archive)
-            return await self.upload_tar(archive)
+            return await self.upload_tar(archive, tenant_id=tenant_id)
 
     async def download(self, job_id: str, artifact: ArtifactView, directory: Path) -> Path:
         """Write an artifact below `directory`, under its own name, once its SHA-256 proved right.

@@ -136,7 +136,7 @@ class Client(Operations, Sender):
             if not following.is_over:
                 self._sleep(following.pause_seconds(error))
 
-    def upload_input(self, source: Path | str) -> InputView:
+    def upload_input(self, source: Path | str, *, tenant_id: str | None = None) -> InputView:
         """Store a directory (or one file) as an input; the same content always has the same address.
 
         Raises:
@@ -146,7 +146,7 @@ class Client(Operations, Sender):
             archive = Path(scratch, "input.tar")
             with archive.open("wb") as stream:
                 pack(Path(source), stream)
-            return self.upload_tar(archive)
+            return self.upload_tar(archive, tenant_id=tenant_id)
 
     def download(self, job_id: str, artifact: ArtifactView, directory: Path) -> Path:
         """Write an artifact below `directory`, under its own name, once its SHA-256 proved right.

@@ -82,8 +82,9 @@ class Job:
 
     @property
     def artifacts(self) -> list[Artifact]:
-        """The files that it left."""
-        return [Artifact(self._client, self.id, view) for view in self._client.artifact_views(self.id)]
+        """The files that it left; where several attempts left one of a name, the newest."""
+        newest = {view.name: view for view in self._client.artifact_views(self.id)}
+        return [Artifact(self._client, self.id, view) for view in newest.values()]
 
     def cancel(self) -> JobView:
         """End it, in whatever state it is."""
@@ -101,7 +102,7 @@ class Job:
         return self.view
 
     def attempts(self) -> list[AttemptView]:
-        """Every try at running it."""
+        """Every try at running it, newest first."""
         return list(self._client.attempts(self.id))
 
     def events(self) -> list[EventView]:

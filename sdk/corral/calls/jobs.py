@@ -42,7 +42,7 @@ def job_view(job_id: str) -> Call[JobView]:
 
 
 def attempts(job_id: str) -> Call[Page[AttemptView]]:
-    """Every try at running it."""
+    """Every try at running it, newest first."""
     return get(place("jobs", job_id, "attempts"), Page[AttemptView], limit=PAGE_LIMIT)
 
 
@@ -52,7 +52,7 @@ def events(job_id: str) -> Call[Page[EventView]]:
 
 
 def artifact_views(job_id: str) -> Call[Page[ArtifactView]]:
-    """The files that it left."""
+    """The files that it left, in the order of their arrival, of every attempt."""
     return get(place("jobs", job_id, "artifacts"), Page[ArtifactView], limit=PAGE_LIMIT)
 
 
@@ -96,10 +96,10 @@ def artifact_content(job_id: str, name: str) -> Call[None]:
     return Call("GET", path, lambda _response: None)
 
 
-def upload_tar(archive: Path) -> Call[InputView]:
-    """Store a tar file as an input."""
+def upload_tar(archive: Path, *, tenant_id: str | None = None) -> Call[InputView]:
+    """Store a tar file as an input; `tenant_id` is for admins, whose key has no tenant."""
     headers = {"Content-Type": "application/x-tar", "Idempotency-Key": uuid.uuid4().hex}
-    return Call("POST", place("inputs"), _input_view, headers=headers, body=archive)
+    return Call("POST", place("inputs"), _input_view, query({"tenant_id": tenant_id}), headers, archive)
 
 
 def _input_view(response: httpx2.Response) -> InputView:

@@ -46,8 +46,14 @@ class Waiting:
             self._status.update(Text(plain(text)))
         self._said = text
 
+    def begin(self, text: str) -> None:
+        """Show `text` unless something better is shown already: the reason may come before the state."""
+        if not self._said:
+            self.say(text)
+
     def stop(self) -> None:
         """Leave the terminal to the job."""
+        self._said = ""
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -63,7 +69,7 @@ def attend(client: Client, job_id: str, write: Callable[[bytes], None]) -> JobVi
             elif isinstance(event, WaitReason):
                 waiting.say(f"waiting: {event.text}")
             elif isinstance(event, StateChange) and event.state in ("queued", "held"):
-                waiting.say(event.state)
+                waiting.begin(event.state)
             elif isinstance(event, StateChange):
                 waiting.stop()
     return client.job_view(job_id)

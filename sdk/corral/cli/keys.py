@@ -13,6 +13,7 @@ from corral.client import Client
 from corral.quantities import duration_us
 
 KeyName = Annotated[str, typer.Option(help="A line for people.")]
+KeyRole = Annotated[str, typer.Option(help="tenant; or admin, where an admin makes a key for an admin.")]
 ValidFor = Annotated[str | None, typer.Option(help='Such as "30d"; for ever if left out.')]
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The key's id.")]
 
@@ -27,9 +28,11 @@ def list_keys(as_json: AsJson = False) -> None:
 
 
 @app.command("create")
-def create_key(name: KeyName = "key", valid_for: ValidFor = None, as_json: AsJson = False) -> None:
+def create_key(
+    name: KeyName = "key", valid_for: ValidFor = None, role: KeyRole = "tenant", as_json: AsJson = False
+) -> None:
     """Make a key; it is shown this once."""
-    spec = key_spec(name, valid_for)
+    spec = key_spec(name, valid_for, role)
     with Client() as client:
         print_new_key(client.create_key(spec), as_json)
 

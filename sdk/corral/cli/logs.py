@@ -25,11 +25,13 @@ def logs(
     """Print what a job wrote, byte for byte. With --json, an object on each line, its bytes in base64."""
     if follow and (attempt or since or tail is not None):
         raise typer.BadParameter("--follow shows every attempt from its start; leave the other options out")
+    if since and tail is not None:
+        raise typer.BadParameter("--since and --tail exclude each other")
     with Client() as client:
         if follow:
             _follow(client, job, as_json)
         elif tail is not None:
-            part = client.log_part(job, attempt=attempt, since=since or None, tail=tail)
+            part = client.log_part(job, attempt=attempt, tail=tail)
             _print_chunk(part.data, as_json)
         else:
             for data in client.log(job, attempt=attempt, since=since):

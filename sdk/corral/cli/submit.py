@@ -64,9 +64,10 @@ def submit(
     fields = merged(_file_fields(spec), said)
     read(lambda: read_fields(fields))  # before anything is sent
     with Client() as client:
+        owner = maybe_tenant_id(client, tenant)
         if inputs:
-            fields["inputs"] = [*fields.get("inputs", []), *(_upload(client, path) for path in inputs)]
-        job = client.submit(read(lambda: read_fields(fields)), tenant_id=maybe_tenant_id(client, tenant))
+            fields["inputs"] = [*fields.get("inputs", []), *(_upload(client, path, owner) for path in inputs)]
+        job = client.submit(read(lambda: read_fields(fields)), tenant_id=owner)
         if not (wait or follow or output_dir):
             print_json(job.view) if as_json else print_line(job.id)
             return
@@ -88,10 +89,10 @@ def _file_fields(file: Path | None) -> dict[str, Any]:
     return fields
 
 
-def _upload(client: Client, source: Path) -> str:
+def _upload(client: Client, source: Path, tenant_id: str | None) -> str:
     if not source.exists():
         raise typer.BadParameter(f"there is no {source}", param_hint="--input")
-    return client.upload_input(source).sha256
+    return client.upload_input(source, tenant_id=tenant_id).sha256
 
 
 def _stay(client: Client, job: Job, *, shows_log: bool, as_json: bool) -> None:

@@ -181,3 +181,20 @@ def test_an_id_never_climbs_out_of_its_place(segment):
 
 def test_an_id_with_a_slash_stays_one_segment():
     assert place("jobs", "../keys") == "/v1/jobs/..%2Fkeys"
+
+
+def test_of_two_attempts_files_of_a_name_the_newest_is_the_jobs(a_client, a_job):
+    views = [
+        {"name": name, "size_bytes": 5, "sha256": HELLO, "attempt_id": attempt}
+        for name, attempt in (("a", "att_1"), ("b", "att_1"), ("a", "att_2"))
+    ]
+    client, _ = a_client(httpx2.Response(200, json={"items": views}))
+    found = Job(client, JobView.model_validate(a_job())).artifacts
+    assert {artifact.name: artifact.view.attempt_id for artifact in found} == {"a": "att_2", "b": "att_1"}
+
+
+def test_an_admin_says_whose_it_is(a_client, a_job, tmp_path: Path):
+    client, script = a_client(httpx2.Response(201, json={"sha256": HELLO, "size_bytes": 1}), created(a_job))
+    client.upload_input(tmp_path, tenant_id="ten_x")
+    client.submit(SPEC, tenant_id="ten_x")
+    assert [dict(request.url.params) for request in script.requests] == [{"tenant_id": "ten_x"}] * 2

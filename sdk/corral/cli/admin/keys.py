@@ -1,7 +1,5 @@
 """`corral admin keys`: the keys of any tenant."""
 
-from typing import Annotated
-
 import typer
 
 from corral.cli.keys import KeyId, KeyName, ValidFor, key_spec, print_keys, print_new_key, print_revoked
@@ -23,11 +21,10 @@ def create_key(
     tenant: TenantRef,
     name: KeyName = "key",
     valid_for: ValidFor = None,
-    role: Annotated[str, typer.Option(help="tenant or admin.")] = "tenant",
     as_json: AsJson = False,
 ) -> None:
     """Make a key for a tenant; it is shown this once."""
-    spec = key_spec(name, valid_for, role)
+    spec = key_spec(name, valid_for)
     with Client() as client:
         print_new_key(client.create_tenant_key(tenant_id(client, tenant), spec), as_json)
 
