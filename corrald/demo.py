@@ -1,4 +1,4 @@
-"""`corrald demo`: the main job from end to end, on an embedded Corral of its own, by the commands a tenant would type."""
+"""`corrald demo`: the main job from end to end, on an embedded Corral, by the commands a tenant would type."""
 
 import os
 import shlex
@@ -12,20 +12,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-
 from corral import Client
 from corral.accounts import GpuQuota, KeySpec, PriceSpec, QuotaSpec, TenantSpec
 from corral.cluster import ImageSpec
 from corral.jobs import IsolationLevel
+from rich.console import Console
+
 from corrald.home import Home
-from corrald.machine import can_run_bubblewrap, can_run_docker, has_nvidia, help_for_user_namespaces
+from corrald.machine import has_nvidia, why_not
 from corrald.supervisor import ChildDied
 from corrald.up import UpSettings, running
+from domain.levels import Level
 from sandbox.engine_client import EngineClient
-from sandbox.hardening import find_busybox
+from sandbox.engine_facts import static_busybox
 from sandbox.local_image import ensure_busybox_image
 
+LEVELS: dict[str, IsolationLevel] = {"process": "process", "docker": "container"}
 NODE_SECONDS = 30
 CURRENCY_MICRO = 1_000_000
 INPUT = Path(__file__).parent / "demo_input"
@@ -48,10 +50,14 @@ console = Console(soft_wrap=True, highlight=False)
 
 def run(sandbox: str, *, keep: bool) -> int:
     """Run it; 0 if all of it worked."""
-    level: IsolationLevel = "container" if sandbox in ("docker", "container") else "process"
-    if why_not := can_run_docker() if level == "container" else can_run_bubblewrap():
-        console.print(f"The demo cannot run here: {why_not}", markup=False)
-        console.print(help_for_user_namespaces() if level == "process" else "", markup=False)
+    if sandbox not in LEVELS:
+        console.print(f"There is no sandbox {sandbox}; choose one of {', '.join(LEVELS)}.", markup=False)
+        return 2
+    level = LEVELS[sandbox]
+    if reason := why_not(Level(level)):
+        console.print(f"The demo cannot run here, and no job runs without a wall: {reason}", markup=False)
+        if level == "process":
+            console.print("Or run it in containers: ./dev demo --sandbox docker", markup=False)
         return 1
     began = time.monotonic()
     try:
@@ -106,8 +112,9 @@ def _set_up_tenant(admin: Client, level: IsolationLevel) -> str:
 def _image(admin: Client, level: IsolationLevel) -> str:
     if level == "process":
         return "host"
-    with EngineClient() as engine:
-        image_id = ensure_busybox_image(engine, find_busybox())
+    engine = EngineClient()
+    image_id = ensure_busybox_image(engine, static_busybox())
+    engine.close()
     admin.add_image(ImageSpec(name="busybox", reference=image_id, description="built here, with no registry"))
     console.print(f"Built an image on the spot and admitted it by its id: {image_id[:19]}…")
     return "busybox"

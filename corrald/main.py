@@ -73,7 +73,7 @@ def up(
 def api(host: str = "127.0.0.1", port: int = 8080) -> None:
     """Serve the REST API."""
     _log_to_stderr()
-    settings = ApiSettings()  # type: ignore[call-arg]  # its fields come from the environment
+    settings = ApiSettings()
     uvicorn.run(create_app(settings), host=host, port=port, log_config=None, server_header=False, access_log=False)
 
 
@@ -81,7 +81,7 @@ def api(host: str = "127.0.0.1", port: int = 8080) -> None:
 def control_service() -> None:
     """Run the dispatcher, the sweeper and the biller; of several, one leads."""
     _log_to_stderr()
-    control.service.run(ControlSettings())  # type: ignore[call-arg]
+    control.service.run(ControlSettings())
 
 
 @app.command("worker")

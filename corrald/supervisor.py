@@ -111,7 +111,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  only one thread runs here
+                preexec_fn=_die_with_parent,  # only one thread runs here
                 start_new_session=True,  # a Ctrl-C reaches the parent alone, which stops them in order
             )
 

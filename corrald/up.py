@@ -1,4 +1,4 @@
-"""`corrald up`: API, control and a worker as processes of their own, on SQLite and a private Valkey unless told otherwise."""
+"""`corrald up`: API, control and a worker, each a process; on SQLite and a private Valkey unless told otherwise."""
 
 import signal
 import socket
