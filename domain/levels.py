@@ -1,6 +1,7 @@
 """How strong a wall stands around a job."""
 
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Level(StrEnum):
@@ -31,6 +32,7 @@ def runs_at(kind: ImageKind, level: Level) -> bool:
     return (level is Level.PROCESS) == (kind is ImageKind.HOST)
 
 
+@lru_cache(maxsize=4096)
 def chosen_level(offered: frozenset[Level], least: Level, kind: ImageKind, allowed: frozenset[Level]) -> Level | None:
     """The weakest offered level that is strong enough, that the image runs at and that the tenant may use."""
     fitting = [lv for lv in offered & allowed if lv.strength >= least.strength and runs_at(kind, lv)]

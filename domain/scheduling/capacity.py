@@ -46,6 +46,7 @@ class Capacity:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._counts = Counter(class_of(node) for node in nodes)
+        self._models = {kind: _models_of(kind) for kind in self._counts}
 
     def check(self, demand: Demand) -> Fits | Reason:
         """Where it would fit, or the first need that leaves no node: level, model, memory, driver, size."""
@@ -66,7 +67,7 @@ class Capacity:
 
     def _seats(self, kinds: Sequence[NodeClass], demand: Demand) -> list[Seat] | Reason:
         """Classes and models with enough devices, large and modern enough."""
-        every = [seat for kind in kinds for seat in _models_of(kind) if is_accepted(seat.model, demand)]
+        every = [seat for kind in kinds for seat in self._models[kind] if is_accepted(seat.model, demand)]
         enough = [seat for seat in every if len(seat.memories) >= demand.gpus]
         if not enough:
             total = sum(self._counts[seat.node_class] * len(seat.memories) for seat in every)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from domain.ids import NodeId
-from domain.levels import ImageKind, Level, chosen_level
+from domain.levels import Level, chosen_level
 from domain.quota import Bound
 from domain.scheduling import reasons
-from domain.scheduling.capacity import NodeClass, class_of, is_driven, is_large_enough
+from domain.scheduling.capacity import NodeClass, class_of, is_driven, is_large_enough, offers_level
 from domain.scheduling.snapshot import Demand, Device, Node, Reason
 
 Rank = tuple[int | str, ...]
@@ -86,7 +86,6 @@ class FreeRoom:
                 self._with_model.setdefault(model, []).append(room)
         self._kinds = _alike(rooms)
         self._remnants: dict[tuple[tuple[int, ...], tuple[str, ...], int, int], Remnant] = {}
-        self._levels: dict[tuple[frozenset[Level], Level, ImageKind, frozenset[Level]], Level | None] = {}
 
     def best(self, demand: Demand, models: Sequence[str]) -> Choice | None:
         """The best place now, on devices of one of `models`; None if there is none.
@@ -121,7 +120,7 @@ class FreeRoom:
 
         `barred` are models that the tenant's quota excludes now, `quota` its own row that leaves the least.
         """
-        kinds = tuple(kind for kind, rooms in enumerate(self._kinds) if self._could_run(rooms[0], demand))
+        kinds = tuple(kind for kind, rooms in enumerate(self._kinds) if _could_run(rooms[0], demand))
         asked = (kinds, tuple(models), demand.gpus, demand.gpu_memory_min_bytes)
         if asked not in self._remnants:
             self._remnants[asked] = _remnant([room for kind in kinds for room in self._kinds[kind]], demand, models)
@@ -140,7 +139,7 @@ class FreeRoom:
                 best = (rank, room, devices)
         if best is None:
             return None
-        level = self._level(best[1], demand)
+        level = chosen_level(best[1].node.levels, demand.least_level, demand.image_kind, demand.allowed_levels)
         return Choice(best[1], best[2], level) if level else None
 
     def _places(
@@ -149,7 +148,7 @@ class FreeRoom:
         """Every place that fits, with its rank."""
         if not demand.gpus:
             for rooms in self._kinds:
-                if self._could_run(rooms[0], demand):
+                if _could_run(rooms[0], demand):
                     for room in rooms:
                         if room.holds(demand) and (room.node.node_id in avoid) == is_avoided:
                             yield _rank_without_gpus(room, demand), room, ()
@@ -159,28 +158,14 @@ class FreeRoom:
                 if not room.holds(demand) or (room.node.node_id in avoid) != is_avoided:
                     continue
                 devices = tuple(room.devices(model, demand)[: demand.gpus])
-                if (
-                    len(devices) == demand.gpus
-                    and is_driven(room.node.cuda_driver, demand)
-                    and self._level(room, demand)
-                ):
+                if len(devices) == demand.gpus and _could_run(room, demand):
                     yield _rank(room, demand, devices), room, devices
 
-    def _could_run(self, room: NodeRoom, demand: Demand) -> bool:
-        """Whether the node could run it if it were empty and had the devices."""
-        node = room.node
-        return (
-            is_large_enough(node, demand)
-            and is_driven(node.cuda_driver, demand)
-            and self._level(room, demand) is not None
-        )
 
-    def _level(self, room: NodeRoom, demand: Demand) -> Level | None:
-        """The level it would run at there; remembered, since few questions differ."""
-        asked = (room.node.levels, demand.least_level, demand.image_kind, demand.allowed_levels)
-        if asked not in self._levels:
-            self._levels[asked] = chosen_level(*asked)
-        return self._levels[asked]
+def _could_run(room: NodeRoom, demand: Demand) -> bool:
+    """Whether the node could run it if it were empty and had the devices."""
+    node = room.node
+    return is_large_enough(node, demand) and is_driven(node.cuda_driver, demand) and offers_level(node.levels, demand)
 
 
 def _rounds(demand: Demand, models: Sequence[str]) -> Iterable[Sequence[str]]:

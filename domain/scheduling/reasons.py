@@ -64,7 +64,7 @@ def no_node(known: int) -> Reason:
 
 def no_host_room(demand: Demand, most: Mapping[str, int]) -> Reason:
     """No node is large enough, even when empty."""
-    text = f"needs {host_amounts(demand)} on one node; the largest that fits otherwise has {_most(most)}"
+    text = f"needs {host_amounts(demand)} on one node; the largest that fits otherwise has {_most(demand, most)}"
     return Reason("no_node", text, _host_numbers(demand, most))
 
 
@@ -127,7 +127,7 @@ def no_device(
 def no_room(demand: Demand, most: Mapping[str, int]) -> Reason:
     """Devices are free, or none is asked for, but beside them too little processor, memory or scratch."""
     where = "beside enough free GPUs" if demand.gpus else "on one node"
-    text = f"needs {host_amounts(demand)}; the most that is free {where} is {_most(most)}"
+    text = f"needs {host_amounts(demand)}; the most that is free {where} is {_most(demand, most)}"
     return Reason("no_room", text, _host_numbers(demand, most))
 
 
@@ -165,9 +165,16 @@ def _gpus(count: int, models: Sequence[str]) -> str:
     return f"{count} {' or '.join(models)}" if models else f"{count} GPU{'' if count == 1 else 's'}"
 
 
-def _most(most: Mapping[str, int]) -> str:
-    """The most of each amount on a node; they need not be on the same one."""
-    return _host_text(most["cpus_milli"], most["memory_bytes"], most["scratch_bytes"])
+def _most(demand: Demand, most: Mapping[str, int]) -> str:
+    """The most of each amount on a node, and whether it is only their not being together that is wrong."""
+    text = _host_text(most["cpus_milli"], most["memory_bytes"], most["scratch_bytes"])
+    asked = {
+        "cpus_milli": demand.cpus_milli,
+        "memory_bytes": demand.memory_bytes,
+        "scratch_bytes": demand.scratch_bytes,
+    }
+    is_apart = all(most[what] >= amount for what, amount in asked.items())
+    return f"{text}, but not all on the same one" if is_apart else text
 
 
 def _host_text(cpus_milli: int, memory_bytes: int, scratch_bytes: int) -> str:

@@ -285,6 +285,16 @@ def test_waiting_for_devices_is_told_with_what_is_free_and_the_own_use() -> None
     }  # fmt: skip
 
 
+def test_amounts_that_are_there_but_on_different_nodes_are_told_apart() -> None:
+    nodes = [a_node("a", cpus_milli_free=500), a_node("b", memory_bytes_free=0)]
+    found = reason_of(a_snapshot(nodes, [a_demand("job")]))
+    assert found.code == "no_room"
+    assert found.text == (
+        "needs 1 CPU, 1 GiB of memory and 0 bytes of scratch; the most that is free on one node is"
+        " 64 CPUs, 512 GiB of memory and 1 TiB of scratch, but not all on the same one"
+    )
+
+
 def test_ten_thousand_waiting_jobs_are_one_question() -> None:
     queue = [a_demand(f"job{i:05}", gpus=2) for i in range(10_000)]
     outcome = planned(a_snapshot([a_node("n", *devices("n", 3))], queue))
