@@ -46,7 +46,7 @@ from sandbox.hardening import (
     labels_of,
     volumes_of,
 )
-from sandbox.image_gate import AdmittedImage, admit
+from sandbox.image_gate import AdmittedImage, admit, check_reference
 from sandbox.local_image import ensure_busybox_image
 from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, engine_plan, spawn, write_plan
 from sandbox.scratch import ScratchPool
@@ -55,6 +55,7 @@ from sandbox.seccomp import engine_profile
 GATE_FOLDER: Final = "gate"
 BUSYBOX: Final = "busybox"
 GATE_SHELL: Final = (f"{GATE_PLACE}/{BUSYBOX}", "sh")
+OTHER_FENCE: Final = "the attempt has a sandbox under another fence"
 ALIVE: Final = frozenset({"running", "paused", "restarting"})
 
 log = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class DockerSandbox:
         """Make the container and start its gate, or find the one already made under this attempt and fence."""
         image = self._admitted(order)
         name = container_name(order)
-        self._held.note(name, labels_of(order))
+        is_first = self._take_name(order, name)
         try:
             body = self._body(order, image, self._prepare(order, name))
             runner = self._helpers.submit(self._start_runner, order, name)  # beside the engine's own work
@@ -124,7 +125,8 @@ class DockerSandbox:
         except EngineAway:
             raise
         except (SandboxFault, OSError) as error:
-            self.remove(SandboxId(name), order)
+            if is_first:  # else it may be running, and this call is only the agent's question after a restart
+                self.remove(SandboxId(name), order)
             raise error if isinstance(error, SandboxFault) else SandboxFault(f"it cannot be made: {error}") from error
         return SandboxId(name)
 
@@ -140,7 +142,7 @@ class DockerSandbox:
         if not pid:
             raise SandboxFault(f"the gate has ended: {inspect['State'].get('Error') or 'no reason is known'}")
         compare_observed(comparison, order, gate_pid(pid), facts, places, image.dropped_env)
-        compare_configured(comparison, self._body(order, image, places), inspect)
+        compare_configured(comparison, self._body(order, image, places), image, inspect)
         record_image(comparison, image)
         return IsolationRecord(
             level=self.level,
@@ -228,9 +230,23 @@ class DockerSandbox:
             raise ImageRefused("the node's own files are no image for a container")
         image = self._images.get(order.image_reference)
         if image is None:
+            check_reference(order.image_reference)
             image = admit(order.image_reference, self.engine.image(order.image_reference), os.uname().machine)
             self._images[order.image_reference] = image
         return image
+
+    def _take_name(self, order: LaunchOrder, name: str) -> bool:
+        """Note that the sandbox exists from now on; whether nothing was noted of it before.
+
+        Raises:
+            SandboxFault: the attempt has one under another fence.
+        """
+        noted = self._held.labels(name)
+        if noted is not None and noted.get(LABEL_FENCE) != str(order.fence):
+            raise SandboxFault(OTHER_FENCE)
+        if noted is None:
+            self._held.note(name, labels_of(order))
+        return noted is None
 
     def _prepare(self, order: LaunchOrder, name: str) -> Mapping[str, Path]:
         """The gate's folder and the volumes."""
@@ -278,8 +294,9 @@ class DockerSandbox:
             self.engine.create(body, name)
         except NameTaken:
             found = self._inspect(SandboxId(name))
-            if found["Config"]["Labels"].get(LABEL_FENCE) != body["Labels"][LABEL_FENCE]:
-                raise SandboxFault("the attempt has a sandbox under another fence") from None
+            labels = found["Config"]["Labels"]
+            if labels.get(LABEL_FENCE) != body["Labels"][LABEL_FENCE]:
+                raise SandboxFault(OTHER_FENCE) from None
             if found["State"]["Status"] != "created":
                 return  # it waits at the gate, or runs, or has ended: never start it a second time
         self.engine.start(name)

@@ -1,5 +1,6 @@
 """The few calls that are made to the container engine, and what its complaints mean here."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -130,6 +131,7 @@ class EngineClient:
             with self._borrowed() as api:
                 return ask(api)
         except (requests.ConnectionError, requests.Timeout) as error:
+            self.close()  # what is idle is as dead
             raise EngineAway(f"the container engine at {self.socket_path} does not answer") from error
         except APIError as error:
             if error.status_code in (502, 503, 504):
@@ -150,11 +152,21 @@ class EngineClient:
                 self._idle.append(api)
 
     def _connected(self) -> docker.APIClient:
+        self._knock()
         if self._spoken is None:
             with closing(self._client(_dotted(API_VERSION))) as api:
                 least = str(api.version(api_version=False).get("MinAPIVersion", "1.12"))
             self._spoken = _dotted(max(API_VERSION, tuple(map(int, least.split(".")))))
         return self._client(self._spoken)
+
+    def _knock(self) -> None:
+        """Ask ourselves first whether anybody listens: the library leaves a socket open when nobody does."""
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(ANSWER_WITHIN_S)
+            try:
+                knock.connect(self.socket_path)
+            except OSError as error:
+                raise EngineAway(f"the container engine at {self.socket_path} cannot be reached") from error
 
     def _client(self, version: str) -> docker.APIClient:
         return docker.APIClient(base_url=f"unix://{self.socket_path}", version=version, timeout=ANSWER_WITHIN_S)

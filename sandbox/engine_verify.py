@@ -100,12 +100,18 @@ def compare_observed(
     _compare_apparmor(comparison, pid)
 
 
-def compare_configured(comparison: Comparison, body: Mapping[str, Any], inspect: Mapping[str, Any]) -> None:
-    """What only the engine can tell: it must say again what it was told."""
+def compare_configured(
+    comparison: Comparison, body: Mapping[str, Any], image: AdmittedImage, inspect: Mapping[str, Any]
+) -> None:
+    """What only the engine can tell: it must say again what it was told, with the image's plain variables beside it."""
     config, host = inspect["Config"], inspect["HostConfig"]
     comparison.exact("image", body["Image"], inspect["Image"], FactSource.CONFIGURED)
-    for name in ("Entrypoint", "Env", "Healthcheck", "Labels", "NetworkDisabled", "StopSignal", "User", "WorkingDir"):
+    for name in ("Entrypoint", "NetworkDisabled", "StopSignal", "User", "WorkingDir"):
         _compare_echo(comparison, name, body[name], config.get(name))
+    _compare_echo(comparison, "Healthcheck", body["Healthcheck"]["Test"], config.get("Healthcheck", {}).get("Test"))
+    env = dict(image.kept_env) | _environment(body["Env"])
+    _compare_echo(comparison, "Env", env, _environment(config.get("Env")))
+    _compare_echo(comparison, "Labels", body["Labels"], {name: config["Labels"].get(name) for name in body["Labels"]})
     for name, asked in body["HostConfig"].items():
         _compare_echo(comparison, name, asked, host.get(name))
     wanted = {mount["Target"]: not mount["ReadOnly"] for mount in body["HostConfig"]["Mounts"]}
@@ -121,8 +127,6 @@ def record_image(comparison: Comparison, image: AdmittedImage) -> None:
 
 def _compare_echo(comparison: Comparison, name: str, asked: object, found: object) -> None:
     """One setting; the engine writes an empty list, an empty word and nothing at all alike."""
-    if name == "Env":
-        asked, found = _environment(asked), _environment(found)
     asked, found = _without_empty(asked), _without_empty(found)
     is_same = asked == found
     shown = "as asked" if isinstance(asked, dict | list) or len(str(asked)) > SHOWN_MAX else str(asked or "none")
@@ -139,9 +143,9 @@ def _without_empty(value: object) -> object:
 
 
 def _environment(lines: object) -> dict[str, str]:
-    """The variables that are set. A bare name was the order to take one out; the engine adds PATH where none is."""
+    """The variables that are set. A bare name was the order to take one out."""
     pairs = (str(line).partition("=") for line in lines) if isinstance(lines, list) else ()
-    return {name: value for name, equals, value in pairs if equals and name != "PATH"}
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def _host_ids(facts: EngineFacts, seen: Observation) -> tuple[int, int]:

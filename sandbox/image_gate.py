@@ -24,6 +24,7 @@ EXPECTED_NVIDIA: Final = re.compile(
 STEERING: Final = re.compile(r"LD_.*|NVIDIA_.*|CUDA_MPS_.*|CUDA_VISIBLE_DEVICES|DOCKER_.*")
 """Variables that loaders, the toolkit's hooks, MPS or the engine's clients obey."""
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+REPOSITORY: Final = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*(:[A-Za-z0-9_.-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class AdmittedImage:
     findings: tuple[Finding, ...]
     dropped_env: tuple[str, ...]
     """Names of the image's variables that are taken out."""
+    kept_env: tuple[tuple[str, str], ...]
+    """Its other variables, which the job finds set unless it sets them itself."""
 
 
 def admit(reference: str, inspect: Mapping[str, Any], machine: str) -> AdmittedImage:
@@ -66,13 +69,24 @@ def admit(reference: str, inspect: Mapping[str, Any], machine: str) -> AdmittedI
         image_id=image_id,
         findings=(*(Finding(f"ENV {name}", env[name], "taken out") for name in dropped), *_findings(config)),
         dropped_env=dropped,
+        kept_env=tuple(sorted((name, value) for name, value in env.items() if name not in dropped)),
     )
 
 
-def _check_pin(reference: str, image_id: str, inspect: Mapping[str, Any]) -> None:
+def check_reference(reference: str) -> None:
+    """Whether a reference pins an image at all; asked before anyone looks it up.
+
+    Raises:
+        ImageRefused: it is a tag, a path, or nothing.
+    """
     repository, at, digest = reference.rpartition("@")
-    if not DIGEST.fullmatch(digest):
+    if not DIGEST.fullmatch(digest) or (at and not REPOSITORY.fullmatch(repository)):
         raise ImageRefused("the image is not pinned by a digest or an id")
+
+
+def _check_pin(reference: str, image_id: str, inspect: Mapping[str, Any]) -> None:
+    check_reference(reference)
+    repository, at, digest = reference.rpartition("@")
     if not at:
         if digest != image_id:
             raise ImageRefused(f"the engine holds another image under {digest}")
@@ -133,4 +147,3 @@ def _findings(config: Mapping[str, Any]) -> list[Finding]:
         found.append(Finding("ENTRYPOINT", " ".join(map(str, entrypoint)), "the job's command alone"))
     found.extend(Finding("VOLUME", place, "a mount of the sandbox's") for place in sorted(config.get("Volumes") or ()))
     return found
-

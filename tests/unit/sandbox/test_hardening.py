@@ -12,7 +12,7 @@ from sandbox.contract import DeviceGrant, LaunchOrder, SandboxFault
 from sandbox.hardening import HostBounds, Setting, container_name, create_body, labels_of, volumes_of
 from sandbox.image_gate import AdmittedImage
 
-IMAGE = AdmittedImage("sha256:" + "a" * 64, (), ())
+IMAGE = AdmittedImage("sha256:" + "a" * 64, (), (), ())
 MIB = 1 << 20
 GPU = DeviceGrant("GPU-1111", "H100", is_simulated=False)
 SIMULATED = DeviceGrant("SIM-1", "H100", is_simulated=True)
