@@ -19,6 +19,8 @@ from store.keys import Principal
 from store.nodes import node_by_token
 
 TOKEN_CHARACTERS_MAX = 256
+JOIN_MARK = "corraljoin_"
+"""How a one-time token begins, with which a node joins."""
 _bearer = HTTPBearer(auto_error=False, description="An API key, `corral_…`; for a node's worker, its node's token.")
 
 
@@ -123,11 +125,16 @@ AdminCaller = Annotated[Caller, Depends(_admin)]
 
 
 async def _node(token: Token, database: AppDatabase) -> NodeId:
-    """The node whose token this is. A valid key of somebody else is told that it is not enough."""
-    return await database.read(lambda session: _node_of(session, token))
+    return await database.read(lambda session: node_of(session, token))
 
 
-def _node_of(session: Session, token: str) -> NodeId:
+def node_of(session: Session, token: str) -> NodeId:
+    """The node whose token this is.
+
+    Raises:
+        Unauthenticated: it is nobody's.
+        Forbidden: it is a valid key, but not of a node.
+    """
     try:
         return NodeId(node_by_token(session, token).id)
     except Unauthenticated:

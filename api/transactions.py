@@ -11,9 +11,10 @@ from typing import Annotated, TypeVar
 import anyio
 from anyio import CapacityLimiter, Semaphore
 from fastapi import Depends, Request
+from sqlalchemy import Engine
 from sqlmodel import Session
 
-from store.engine import Engine, reading, writing
+from store.engine import reading, writing
 
 T = TypeVar("T")
 

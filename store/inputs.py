@@ -18,22 +18,24 @@ def keep_input(session: Session, tenant_id: TenantId, sha256: str, size_bytes: i
     return held
 
 
-def owner_for_node(session: Session, node_id: NodeId, attempt_id: str, sha256: str) -> TenantId:
-    """Whose input it is, for a node that holds a live attempt that names it.
+def stored_for_node(session: Session, node_id: NodeId, attempt_id: str, sha256: str) -> StoredInput:
+    """The input, for a node that holds a live attempt that names it.
 
     Raises:
         NotFound: the attempt is not the node's, is over, or does not name that input.
     """
-    tenant_id = session.exec(
-        select(Attempt.tenant_id)
+    found = session.exec(
+        select(StoredInput)
+        .join(Attempt, col(Attempt.tenant_id) == StoredInput.tenant_id)
         .join(JobInput, col(JobInput.job_id) == Attempt.job_id)
         .where(
             Attempt.id == attempt_id,
             Attempt.node_id == node_id,
             Attempt.state != "ended",
             JobInput.sha256 == sha256,
+            StoredInput.sha256 == sha256,
         )
     ).first()
-    if tenant_id is None:
+    if found is None:
         raise NotFound("input")
-    return TenantId(tenant_id)
+    return found

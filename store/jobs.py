@@ -101,6 +101,11 @@ def attempt_numbered(session: Session, job_id: str, number: int | None) -> Attem
     return session.exec(query.order_by(col(Attempt.number).desc())).first()
 
 
+def job_of(session: Session, attempt_id: str) -> str:
+    """The job of an attempt that is known to exist."""
+    return session.exec(select(Attempt.job_id).where(Attempt.id == attempt_id)).one()
+
+
 def attempts_from(session: Session, job_id: str, number: int) -> Sequence[Attempt]:
     """The job's attempts from this number on, oldest first."""
     query = select(Attempt).where(Attempt.job_id == job_id, col(Attempt.number) >= number)

@@ -1,0 +1,90 @@
+"""The door: one ASGI application, made of the settings and nothing else."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+from corral.contract import Problem
+from fastapi import APIRouter, FastAPI
+
+from api import problems
+from api.bodies import BodyGuard
+from api.edge import Edge
+from api.following import Followers
+from api.logs import Logs
+from api.metrics import Metrics, served
+from api.routes import (
+    artifacts,
+    gpus,
+    health,
+    images,
+    inputs,
+    jobs,
+    keys,
+    logs,
+    node,
+    node_files,
+    nodes,
+    prices,
+    tenants,
+    usage,
+)
+from api.settings import ApiSettings
+from api.storage import Storage
+from api.transactions import Database
+from hints.changes import ChangeListener
+from hints.sender import Hints
+from store.engine import open_engine
+
+RESOURCES = (jobs, logs, artifacts, inputs, usage, images, gpus, keys, tenants, nodes, prices, node, node_files)
+
+
+def create_app(settings: ApiSettings) -> FastAPI:
+    """The application. It opens nothing until it is started; the database must be migrated by then."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with served(metrics, settings.metrics_host, settings.metrics_port):
+            async with _opened(app, settings):
+                yield
+
+    app = FastAPI(
+        title="Corral",
+        summary="Runs untrusted GPU jobs for many tenants on shared machines.",
+        version="0.1.0",
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+        responses={"default": {"model": Problem, "description": "A problem, with a stable code."}},
+    )
+    v1 = APIRouter(prefix="/v1")
+    for resource in RESOURCES:
+        v1.include_router(resource.router)
+    app.include_router(v1)
+    app.include_router(health.router)
+    problems.install(app)
+    app.add_middleware(BodyGuard, bytes_max=settings.json_bytes_max, seconds=settings.body_seconds)
+    app.add_middleware(Edge, metrics=metrics)  # added last, so it is outermost
+    return app
+
+
+@asynccontextmanager
+async def _opened(app: FastAPI, settings: ApiSettings) -> AsyncIterator[None]:
+    """What the routes share, from the start of the process to its end."""
+    engine = open_engine(settings.database_url, settings.transactions_max)
+    hints = Hints(settings.redis_url)
+    storage = await anyio.to_thread.run_sync(Storage, settings.storage_url)
+    try:
+        async with ChangeListener(settings.redis_url) as listener:
+            app.state.settings = settings
+            app.state.database = Database(engine, settings.transactions_max)
+            app.state.hints = hints
+            app.state.storage = storage
+            app.state.logs = Logs(storage, settings.log_bytes_max)
+            app.state.followers = Followers(listener, settings.followers_max)
+            await anyio.to_thread.run_sync(hints.warm)
+            yield
+    finally:
+        hints.close()
+        engine.dispose()

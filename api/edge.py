@@ -1,0 +1,67 @@
+"""The outermost layer: no error leaves as anything but a problem, every answer is guarded, every request is counted."""
+
+import time
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.metrics import Metrics
+from api.problems import answer
+
+GUARDS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Strict-Transport-Security": "max-age=31536000",
+}
+NO_CONTENT = "default-src 'none'; frame-ancestors 'none'; sandbox"
+"""An answer of the API is data: should a browser show it as a page, that page may do nothing."""
+DOCS_CONTENT = (
+    "default-src 'none'; script-src 'unsafe-inline' https://cdn.jsdelivr.net; connect-src 'self'; "
+    "style-src 'unsafe-inline' https://cdn.jsdelivr.net; img-src data: https://fastapi.tiangolo.com; "
+    "frame-ancestors 'none'"
+)
+DOCS = "/docs"
+
+
+class Edge:
+    """An ASGI layer around all others."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        status = 0
+
+        async def guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                _guard(MutableHeaders(scope=message), scope["path"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, guarded)
+        except ClientDisconnect:
+            status = status or 499
+        except Exception as error:  # noqa: BLE001 - the edge of the process: nothing of the insides may leave
+            response = answer(error)
+            if not status:
+                await response(scope, receive, guarded)
+        finally:
+            self._metrics.count(scope, status, time.monotonic() - began)
+
+
+def _guard(headers: MutableHeaders, path: str) -> None:
+    for name, value in GUARDS.items():
+        headers[name] = value
+    headers["Content-Security-Policy"] = DOCS_CONTENT if path == DOCS else NO_CONTENT
+    headers.setdefault("Cache-Control", "no-store")

@@ -1,0 +1,53 @@
+"""Ids in paths. One that could be nobody's is answered like one that is nobody's: not found."""
+
+import re
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import AfterValidator
+
+from domain.errors import NotFound
+
+_ID = re.compile(r"[a-z]{3}_[0-9a-z]{26}")
+_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+
+
+def _id_of(kind: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not _ID.fullmatch(text):
+            raise NotFound(kind)
+        return text
+
+    return AfterValidator(check)
+
+
+def _image_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise NotFound("image")
+    return text
+
+
+def _artifact_name(text: str) -> str:
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise NotFound("artifact")
+    return text
+
+
+def _input_hash(text: str) -> str:
+    if not _HASH.fullmatch(text):
+        raise NotFound("input")
+    return text
+
+
+JobPath = Annotated[str, _id_of("job")]
+TenantPath = Annotated[str, _id_of("tenant")]
+KeyPath = Annotated[str, _id_of("key")]
+NodePath = Annotated[str, _id_of("node")]
+AttemptPath = Annotated[str, _id_of("attempt")]
+InputPath = Annotated[str, AfterValidator(_input_hash)]
+ImagePath = Annotated[str, AfterValidator(_image_name)]
+ArtifactPath = Annotated[str, AfterValidator(_artifact_name)]
+
+ID_PATTERN = r"^[a-z]{3}_[0-9a-z]{26}$"
+TenantQuery = Annotated[str | None, Query(pattern=ID_PATTERN, description="For an admin: which tenant.")]

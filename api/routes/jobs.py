@@ -1,0 +1,122 @@
+"""Jobs: submit, look, cancel, hold, release."""
+
+from typing import Annotated, Literal
+
+from corral.accounts import LedgerEntryView
+from corral.cluster import Empty
+from corral.contract import Page
+from corral.jobs import AttemptView, EventView, JobSpec, JobView
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from api.after_commit import Tell
+from api.auth import ActiveCaller, TenantCaller
+from api.once import AskedOnce
+from api.paging import AskedPage
+from api.paths import JobPath, TenantQuery
+from api.submission import submission
+from api.transactions import Reading, Writing
+from api.views.accounts import entry_view
+from api.views.jobs import attempt_view, event_view, job_view
+from store import jobs, requests
+from store.jobs import AttemptRecord, JobRecord
+from store.paging import Position
+from store.submissions import submit as submit_job
+from store.tables import Event, LedgerEntry
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+StateFilter = Literal["queued", "held", "running", "succeeded", "failed", "cancelled"]
+NameFilter = Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+@router.post("", status_code=201, response_model=JobView)
+def submit(
+    body: JobSpec, caller: ActiveCaller, session: Writing, once: AskedOnce, tell: Tell, tenant_id: TenantQuery = None
+) -> Response:
+    """Queue a job; it starts when its devices are free."""
+    owner = caller.acting_for(tenant_id)
+    tell.wake()
+    return once.create(
+        session, body, lambda: job_view(JobRecord(submit_job(session, owner, submission(body)), 0, None))
+    )
+
+
+@router.get("")
+def list_jobs(
+    caller: TenantCaller,
+    session: Reading,
+    paging: AskedPage,
+    state: StateFilter | None = None,
+    name: NameFilter = None,
+    tenant_id: TenantQuery = None,
+) -> Page[JobView]:
+    """Jobs, newest first."""
+    rows = jobs.page(session, caller.narrowed(tenant_id), state, name, paging.limit, paging.start)
+    return paging.page(rows, job_view, lambda row: Position(row.job.submitted_us, row.job.id))
+
+
+@router.get("/{job_id}")
+def show(job_id: JobPath, caller: TenantCaller, session: Reading) -> JobView:
+    """A job, as it stands."""
+    return job_view(jobs.show(session, caller.scope, job_id))
+
+
+@router.get("/{job_id}/attempts")
+def attempts(job_id: JobPath, caller: TenantCaller, session: Reading, paging: AskedPage) -> Page[AttemptView]:
+    """Every try at running it, newest first."""
+    rows = jobs.attempts(session, caller.scope, job_id, paging.limit, paging.start)
+    return paging.page(rows, attempt_view, _attempt_position)
+
+
+@router.get("/{job_id}/events")
+def events(job_id: JobPath, caller: TenantCaller, session: Reading, paging: AskedPage) -> Page[EventView]:
+    """What happened to it, oldest first."""
+    rows = jobs.events(session, caller.scope, job_id, paging.limit, paging.start)
+    return paging.page(rows, event_view, _event_position)
+
+
+@router.get("/{job_id}/ledger")
+def ledger(job_id: JobPath, caller: TenantCaller, session: Reading, paging: AskedPage) -> Page[LedgerEntryView]:
+    """Its lines in the ledger, in the order of their posting."""
+    rows = jobs.ledger_entries(session, caller.scope, job_id, paging.limit, paging.start)
+    return paging.page(rows, entry_view, _entry_position)
+
+
+@router.post("/{job_id}/cancel")
+def cancel(job_id: JobPath, caller: TenantCaller, session: Writing, tell: Tell, body: Empty | None = None) -> JobView:
+    """End it, wherever it stands; a cancelled one stays as it is. A suspended tenant may do this too."""
+    done = requests.cancel(session, caller.scope, job_id)
+    tell.stop(done.stop)
+    tell.changed(job_id)
+    tell.wake()
+    return job_view(jobs.show(session, caller.scope, job_id))
+
+
+@router.post("/{job_id}/hold")
+def hold(job_id: JobPath, caller: ActiveCaller, session: Writing, tell: Tell, body: Empty | None = None) -> JobView:
+    """Keep a queued job from starting."""
+    requests.hold(session, caller.scope, job_id)
+    tell.changed(job_id)
+    return job_view(jobs.show(session, caller.scope, job_id))
+
+
+@router.post("/{job_id}/release")
+def release(job_id: JobPath, caller: ActiveCaller, session: Writing, tell: Tell, body: Empty | None = None) -> JobView:
+    """Let a held job start again."""
+    requests.release(session, caller.scope, job_id)
+    tell.changed(job_id)
+    tell.wake()
+    return job_view(jobs.show(session, caller.scope, job_id))
+
+
+def _attempt_position(row: AttemptRecord) -> Position:
+    return Position(row.attempt.number, row.attempt.id)
+
+
+def _event_position(row: Event) -> Position:
+    return Position(row.id or 0, "")
+
+
+def _entry_position(row: LedgerEntry) -> Position:
+    return Position(row.seq, row.id)

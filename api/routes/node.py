@@ -1,0 +1,111 @@
+"""What a node's worker says: that it lives, and how its attempts fare. It can touch only what was assigned to it."""
+
+from corral.node import (
+    AttemptStanding,
+    Claim,
+    Ended,
+    Heartbeat,
+    HeartbeatAnswer,
+    Order,
+    Progress,
+    Registered,
+    Registration,
+    Started,
+)
+from fastapi import APIRouter, BackgroundTasks
+from sqlmodel import Session
+
+from api.after_commit import Tell
+from api.auth import JOIN_MARK, NodeCaller, Token, node_of
+from api.node_facts import devices_seen, ending, facts, findings, heartbeat_answer, order, standing
+from api.parts import AppLogs, AppSettings
+from api.paths import AttemptPath
+from api.transactions import Writing
+from store import attempts, ends, nodes
+from store.artifacts import writable
+from store.events import record
+from store.jobs import job_of
+
+router = APIRouter(prefix="/node", tags=["node"])
+
+
+@router.post("/register")
+def register(body: Registration, token: Token, session: Writing, settings: AppSettings, tell: Tell) -> Registered:
+    """Join with a one-time token, which is answered with the node's own; or say with that what the node is now."""
+    node_id, own_token = _joined(session, token) if token.startswith(JOIN_MARK) else (node_of(session, token), None)
+    node = nodes.register(session, node_id, facts(body.facts))
+    tell.wake()
+    return Registered(
+        node_id=node.id, node_name=node.name, token=own_token, heartbeat_seconds=settings.heartbeat_seconds
+    )
+
+
+@router.post("/heartbeat")
+def heartbeat(body: Heartbeat, node_id: NodeCaller, session: Writing, tell: Tell) -> HeartbeatAnswer:
+    """A sign of life, answered with what to do with each sandbox that was named."""
+    held = [nodes.named(sandbox.attempt_id, sandbox.fence) for sandbox in body.held]
+    beat = nodes.heartbeat(session, node_id, body.boot_id, devices_seen(body.devices), held, body.problems)
+    if beat.is_news:
+        tell.wake()
+    return heartbeat_answer(beat)
+
+
+@router.post("/attempts/{attempt_id}/claim")
+def claim(attempt_id: AttemptPath, body: Claim, node_id: NodeCaller, session: Writing, tell: Tell) -> Order:
+    """Take an attempt that waits for this node; taking it again gives the same order."""
+    claimed = attempts.claim(session, node_id, attempt_id, body.fence)
+    tell.changed(claimed.job.id)
+    return order(claimed)
+
+
+@router.post("/attempts/{attempt_id}/started")
+def started(
+    attempt_id: AttemptPath, body: Started, node_id: NodeCaller, session: Writing, tell: Tell
+) -> AttemptStanding:
+    """The gate was opened."""
+    found = attempts.started(session, node_id, attempt_id, body.fence, body.prepare_us, body.isolation)
+    tell.changed(job_of(session, attempt_id))
+    return standing(found)
+
+
+@router.post("/attempts/{attempt_id}/progress")
+def progress(
+    attempt_id: AttemptPath, body: Progress, node_id: NodeCaller, session: Writing, tell: Tell
+) -> AttemptStanding:
+    """Something worth telling while the attempt is prepared."""
+    attempt = writable(session, node_id, attempt_id, body.fence)
+    record(
+        session,
+        "progress",
+        tenant_id=attempt.tenant_id,
+        job_id=attempt.job_id,
+        attempt_id=attempt_id,
+        node_id=node_id,
+        fence=body.fence,
+        text=body.text,
+    )
+    tell.changed(attempt.job_id)
+    return standing(attempts.standing(session, attempt_id))
+
+
+@router.post("/attempts/{attempt_id}/ended")
+def ended(
+    attempt_id: AttemptPath,
+    body: Ended,
+    node_id: NodeCaller,
+    session: Writing,
+    tell: Tell,
+    logs: AppLogs,
+    background: BackgroundTasks,
+) -> AttemptStanding:
+    """The attempt is over; its devices are free where they were found clean."""
+    found = ends.ended(session, node_id, attempt_id, body.fence, ending(body), findings(body.devices))
+    tell.wake()
+    tell.changed(job_of(session, attempt_id))
+    background.add_task(logs.compact, attempt_id)
+    return standing(found)
+
+
+def _joined(session: Session, token: str) -> tuple[str, str]:
+    node, own_token = nodes.join(session, token)
+    return node.id, own_token

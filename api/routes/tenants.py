@@ -1,0 +1,143 @@
+"""Tenants, their quotas, their keys and the check of their ledgers: the admin's."""
+
+from corral.accounts import KeySpec, KeyView, LedgerCheck, NewKey, QuotaSpec, QuotaView, TenantSpec, TenantView
+from corral.cluster import Empty
+from corral.contract import Page
+from corral.jobs import PRIORITIES
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from api.after_commit import Tell
+from api.auth import AdminCaller
+from api.once import AskedOnce
+from api.paging import AskedPage
+from api.paths import KeyPath, TenantPath
+from api.transactions import Reading, Writing
+from api.views.accounts import key_view, new_key, quota_view, tenant_view
+from domain.errors import Invalid
+from domain.ids import TenantId
+from domain.scheduling.snapshot import WHOLE_GPU
+from store import keys, ledger, tenants
+from store.paging import Position
+from store.quota_rows import quota_rows
+from store.quotas import QuotaRules, set_quota
+
+router = APIRouter(prefix="/tenants", tags=["tenants"])
+
+
+@router.get("")
+def list_tenants(caller: AdminCaller, session: Reading, paging: AskedPage) -> Page[TenantView]:
+    """All tenants, newest first."""
+    rows = tenants.tenants(session, paging.limit, paging.start)
+    return paging.page(rows, tenant_view, lambda row: Position(row.created_us, row.id))
+
+
+@router.post("", status_code=201, response_model=TenantView)
+def create(body: TenantSpec, caller: AdminCaller, session: Writing, once: AskedOnce) -> Response:
+    """Make a tenant. It has no GPU until a quota grants some."""
+    return once.create(
+        session,
+        body,
+        lambda: tenant_view(
+            tenants.create_tenant(
+                session,
+                body.name,
+                body.parent_id,
+                body.weight,
+                body.default_isolation,
+                body.default_time_limit,
+                _rules(QuotaSpec()),
+            )
+        ),
+    )
+
+
+@router.get("/{tenant_id}")
+def show(tenant_id: TenantPath, caller: AdminCaller, session: Reading) -> TenantView:
+    """One tenant."""
+    return tenant_view(tenants.tenant(session, tenant_id))
+
+
+@router.post("/{tenant_id}/suspend")
+def suspend(tenant_id: TenantPath, caller: AdminCaller, session: Writing, body: Empty | None = None) -> TenantView:
+    """Nothing of it is submitted or started any more; what runs goes on, and it may read and cancel."""
+    return tenant_view(tenants.suspend(session, tenant_id))
+
+
+@router.post("/{tenant_id}/resume")
+def resume(
+    tenant_id: TenantPath, caller: AdminCaller, session: Writing, tell: Tell, body: Empty | None = None
+) -> TenantView:
+    """It may submit and start jobs again."""
+    tell.wake()
+    return tenant_view(tenants.resume(session, tenant_id))
+
+
+@router.get("/{tenant_id}/quota")
+def show_quota(tenant_id: TenantPath, caller: AdminCaller, session: Reading) -> QuotaView:
+    """What it may use, and what it uses."""
+    return quota_view(tenants.tenant(session, tenant_id).id, quota_rows(session, tenant_id))
+
+
+@router.put("/{tenant_id}/quota")
+def put_quota(tenant_id: TenantPath, body: QuotaSpec, caller: AdminCaller, session: Writing, tell: Tell) -> QuotaView:
+    """Set its quota, whole. What runs beyond a lowered bound goes on; nothing new starts."""
+    if len({row.model for row in body.gpus}) != len(body.gpus):
+        raise Invalid("a model stands twice in gpus")
+    set_quota(session, tenant_id, _rules(body))
+    tell.wake()
+    return quota_view(tenant_id, quota_rows(session, tenant_id))
+
+
+@router.get("/{tenant_id}/keys")
+def list_keys(tenant_id: TenantPath, caller: AdminCaller, session: Reading, paging: AskedPage) -> Page[KeyView]:
+    """Its keys, newest first, without their secrets."""
+    owner = TenantId(tenants.tenant(session, tenant_id).id)
+    rows = keys.keys(session, owner, paging.limit, paging.start)
+    return paging.page(rows, key_view, lambda row: Position(row.created_us, row.id))
+
+
+@router.post("/{tenant_id}/keys", status_code=201, response_model=NewKey)
+def make_key(tenant_id: TenantPath, body: KeySpec, caller: AdminCaller, session: Writing, once: AskedOnce) -> Response:
+    """Make a key for it. Its text is in this answer only: the same Idempotency-Key again is refused."""
+    if body.role != "tenant":
+        raise Invalid("a tenant's key has the role tenant")
+    owner = TenantId(tenant_id)
+    return once.create(
+        session,
+        body,
+        lambda: new_key(*keys.mint_key(session, owner, body.name, body.expires_at)),
+        is_secret=True,
+    )
+
+
+@router.delete("/{tenant_id}/keys/{key_id}", status_code=204)
+def revoke_key(tenant_id: TenantPath, key_id: KeyPath, caller: AdminCaller, session: Writing) -> None:
+    """End one of its keys, at once."""
+    keys.revoke_key(session, TenantId(tenant_id), key_id)
+
+
+@router.get("/{tenant_id}/ledger/verify")
+def verify_ledger(tenant_id: TenantPath, caller: AdminCaller, session: Reading) -> LedgerCheck:
+    """Whether its chain is sound, and where it first is not."""
+    tenants.tenant(session, tenant_id)
+    entries, flaw = ledger.verify(session, tenant_id)
+    return LedgerCheck(
+        tenant_id=tenant_id,
+        is_sound=flaw is None,
+        entries=entries,
+        first_bad_seq=None if flaw is None else flaw.seq,
+        problem="" if flaw is None else flaw.problem,
+    )
+
+
+def _rules(spec: QuotaSpec) -> QuotaRules:
+    return QuotaRules(
+        gpu_limit_milli={row.model: None if row.limit is None else row.limit * WHOLE_GPU for row in spec.gpus},
+        most_queued=spec.most_queued,
+        most_running=spec.most_running,
+        longest_time_limit_us=spec.longest_time_limit,
+        highest_priority=PRIORITIES.index(spec.highest_priority),
+        isolation_levels=tuple(spec.isolation_levels),
+        images=None if spec.images is None else tuple(spec.images),
+    )

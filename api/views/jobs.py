@@ -1,0 +1,85 @@
+"""Jobs, attempts, events and artifacts, as they are shown."""
+
+from corral.jobs import ArtifactView, AttemptView, DeviceView, EventView, InputView, JobSpec, JobView, WaitReason
+
+from store.jobs import AttemptRecord, JobRecord
+from store.tables import Artifact, Event, Gpu, Job, StoredInput
+
+
+def job_view(record: JobRecord) -> JobView:
+    """A job with its latest attempt."""
+    job = record.job
+    return JobView(
+        id=job.id,
+        tenant_id=job.tenant_id,
+        state=job.state,
+        reason=wait_reason(job),
+        outcome=job.outcome,
+        exit_code=job.exit_code,
+        error=job.error,
+        spec=JobSpec.model_validate(job.spec),
+        submitted_at=job.submitted_us,
+        started_at=job.started_us,
+        ended_at=job.ended_us,
+        attempts=record.attempts,
+        attempt=None if record.latest is None else attempt_view(record.latest),
+    )
+
+
+def wait_reason(job: Job) -> WaitReason | None:
+    """Why it waits, while it does."""
+    if job.state not in ("queued", "held"):
+        return None
+    if job.reason_code is None:
+        return WaitReason(code="not_looked_at_yet", text="the scheduler looks at it in its next pass")
+    return WaitReason(code=job.reason_code, text=job.reason_text or "", numbers=job.reason_numbers or {})
+
+
+def attempt_view(record: AttemptRecord) -> AttemptView:
+    """An attempt with its node and its devices."""
+    attempt = record.attempt
+    return AttemptView(
+        id=attempt.id,
+        number=attempt.number,
+        state=attempt.state,
+        node=record.node_name,
+        level=attempt.level,
+        fence=attempt.fence,
+        devices=[device_view(gpu) for gpu in record.devices],
+        outcome=attempt.outcome,
+        exit_code=attempt.exit_code,
+        error=attempt.error,
+        assigned_at=attempt.assigned_us,
+        claimed_at=attempt.claimed_us,
+        started_at=attempt.started_us,
+        ended_at=attempt.ended_us,
+        prepare_us=attempt.prepare_us,
+        run_us=attempt.run_us,
+        stop_us=attempt.stop_us,
+        isolation=attempt.isolation,
+        skipped=attempt.skipped,
+    )
+
+
+def device_view(gpu: Gpu) -> DeviceView:
+    """A device that an attempt holds or held."""
+    return DeviceView(uuid=gpu.uuid, model=gpu.model, is_simulated=gpu.is_simulated)
+
+
+def event_view(event: Event) -> EventView:
+    """Something that happened."""
+    return EventView(
+        id=event.id or 0, at=event.at_us, what=event.what, attempt_id=event.attempt_id, text=event.text, data=event.data
+    )
+
+
+def artifact_view(artifact: Artifact) -> ArtifactView:
+    """A file that a job left."""
+    return ArtifactView(
+        name=artifact.name, size_bytes=artifact.size_bytes, sha256=artifact.sha256, attempt_id=artifact.attempt_id
+    )
+
+
+def input_view(held: StoredInput) -> InputView:
+    """A stored input."""
+    return InputView(sha256=held.sha256, size_bytes=held.size_bytes)

@@ -1,0 +1,65 @@
+"""A served application on an empty database, an admin, and a tenant with a quota; what they do goes over HTTP."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from actors import Actor, a_tenant
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlalchemy import Engine
+
+from api.app import create_app
+from api.settings import ApiSettings
+from store.engine import writing
+from store.keys import mint_key
+
+NOWHERE = "unix:///nonexistent/corral-test-redis.sock"
+"""The API needs no Redis; hints are dropped."""
+IMAGE = "sha256:" + "a" * 64
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> ApiSettings:
+    """Settings of an API process."""
+    return ApiSettings(database_url=database_url, redis_url=NOWHERE, storage_url=f"file://{tmp_path}/storage")
+
+
+@pytest.fixture
+def app(settings: ApiSettings) -> FastAPI:
+    """The application."""
+    return create_app(settings)
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    """It, started. An unhandled error is a 500, as it would be for a tenant."""
+    with TestClient(app, raise_server_exceptions=False) as started:
+        yield started
+
+
+@pytest.fixture
+def admin(client: TestClient, engine: Engine) -> Actor:
+    """An admin of the platform."""
+    with writing(engine) as session:
+        _, key = mint_key(session, None, "first")
+    return Actor(client, key)
+
+
+@pytest.fixture
+def image(admin: Actor) -> str:
+    """An image in the catalogue."""
+    admin.made("/images", {"name": "busybox", "reference": IMAGE})
+    return "busybox"
+
+
+@pytest.fixture
+def tenant(admin: Actor, image: str) -> Actor:
+    """A tenant with 8 GPUs."""
+    return a_tenant(admin, "acme")
+
+
+@pytest.fixture
+def rival(admin: Actor, image: str) -> Actor:
+    """Another one."""
+    return a_tenant(admin, "rival")
