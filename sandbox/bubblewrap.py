@@ -26,7 +26,7 @@ from sandbox.bubblewrap_plan import (
     python_outside_usr,
     runner_plan,
 )
-from sandbox.bubblewrap_verify import compare, remounts
+from sandbox.bubblewrap_verify import Asked, compare, environment_of, remounts
 from sandbox.comparison import Comparison
 from sandbox.contract import (
     Exit,
@@ -42,7 +42,7 @@ from sandbox.contract import (
 from sandbox.engine_held import HeldNotes, held_by_labels
 from sandbox.engine_probe import probe_folder, probe_order, try_out
 from sandbox.hardening import LABEL_FENCE, labels_of
-from sandbox.observe import pids_in_namespace
+from sandbox.observe import observe, pids_in_namespace
 from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, deadlines, journalled_exit, spawn, write_plan
 from sandbox.seccomp_filter import kernel_filter
 from sandbox.user_namespaces import what_forbids
@@ -108,8 +108,7 @@ class BubblewrapSandbox:
         if state.gate_pid is None or state.exit is not None:
             raise SandboxFault(f"the gate has ended: {state.error or 'no reason is known'}")
         comparison = Comparison()
-        group, processes_limit = self._group(order)
-        compare(comparison, order, self._ground, group, processes_limit, state.gate_pid)
+        compare(comparison, self._asked(order), observe(state.gate_pid), environment_of(state.gate_pid))
         return IsolationRecord(
             level=self.level,
             runtime="bubblewrap",
@@ -187,10 +186,11 @@ class BubblewrapSandbox:
         bounds = Bounds(group.procs, group.oom_files, processes_limit)
         write_plan(order.state_dir, {**deadlines(order), **runner_plan(order, ground, bounds)})
 
-    def _group(self, order: LaunchOrder) -> tuple[cgroup_groups.Group, int]:
-        """The control groups as they were made, and the gate's own limit of processes."""
+    def _asked(self, order: LaunchOrder) -> Asked:
+        """The order, with the control groups as they were made."""
         kept = json.loads((order.state_dir / GROUP).read_text())
-        return cgroup_groups.Group({key: Path(folder) for key, folder in kept["folders"].items()}), kept["processes"]
+        group = cgroup_groups.Group({key: Path(folder) for key, folder in kept["folders"].items()})
+        return Asked(order, self._ground, group, kept["processes"])
 
     def _state_dir(self, sandbox: SandboxId) -> Path | None:
         labels = self._held.labels(sandbox)

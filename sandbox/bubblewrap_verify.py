@@ -1,6 +1,7 @@
 """Verifies a bubblewrap sandbox's waiting gate: what the host sees, beside the order."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from sandbox import gate
@@ -9,7 +10,7 @@ from sandbox.cgroup_groups import NO_GROUP, Group
 from sandbox.comparison import Comparison
 from sandbox.contract import LaunchOrder
 from sandbox.hardening import NOFILE, OOM_SCORE_ADJ, TMP_INODES, shm_bytes, tmp_bytes
-from sandbox.observe import PROC, Observation, observe
+from sandbox.observe import PROC, Observation
 from sandbox.proc_files import Mount
 from sandbox.wall_facts import (
     TmpfsRule,
@@ -51,11 +52,26 @@ def remounts(order: LaunchOrder) -> list[tuple[str, int, str]]:
     ]
 
 
-def compare(
-    comparison: Comparison, order: LaunchOrder, ground: Ground, group: Group, processes_limit: int, pid: int
-) -> None:
-    """All that is seen of the gate, process `pid`, beside the order."""
-    seen = observe(pid)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a sandbox must be: the order, on this ground, with the limits that the host let us set."""
+
+    order: LaunchOrder
+    ground: Ground
+    group: Group
+    processes_limit: int
+    """The gate's own; 0 for none."""
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment of process `pid`, as it began."""
+    lines = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    return dict(line.decode(errors="surrogateescape").split("=", 1) for line in lines if b"=" in line)
+
+
+def compare(comparison: Comparison, asked: Asked, seen: Observation, env: Mapping[str, str]) -> None:
+    """All that is seen of the gate, and its environment, beside what was asked."""
+    order, ground = asked.order, asked.ground
     compare_process(comparison, seen, ground.uid, ground.gid)
     compare_namespaces(comparison, seen, ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts"))
     compare_no_network(comparison, seen)
@@ -64,8 +80,8 @@ def compare(
     compare_rlimit(comparison, seen, "Max core file size", 0)
     compare_rlimit(comparison, seen, "Max open files", NOFILE)
     comparison.exact("oom_score_adj", OOM_SCORE_ADJ, seen.oom_score_adj)
-    _compare_limits(comparison, order, group, processes_limit, seen)
-    _compare_environment(comparison, order, ground, pid)
+    _compare_limits(comparison, asked, seen)
+    _compare_environment(comparison, order, ground, env)
 
 
 def _compare_places(comparison: Comparison, order: LaunchOrder, ground: Ground, seen: Observation) -> None:
@@ -90,10 +106,9 @@ def _is_writable(mount: Mount, mounts: Collection[Mount]) -> bool:
     return last is mount and "ro" not in mount.options
 
 
-def _compare_limits(
-    comparison: Comparison, order: LaunchOrder, group: Group, processes_limit: int, seen: Observation
-) -> None:
+def _compare_limits(comparison: Comparison, asked: Asked, seen: Observation) -> None:
     """Each limit by control group that is ours to set; else said to be missing, or held by the gate's own limit."""
+    order, group = asked.order, asked.group
     limits = seen.limits
     if "memory" in group.folders:
         comparison.at_most("memory_bytes", order.memory_bytes, limits.memory_bytes)
@@ -105,19 +120,16 @@ def _compare_limits(
         comparison.not_in_force("cpus_milli", order.cpus_milli, NO_GROUP)
     if "pids" in group.folders:
         comparison.at_most("pids", order.pids_limit, limits.pids)
-    elif processes_limit:
+    elif asked.processes_limit:
         compare_rlimit(comparison, seen, "Max processes", order.pids_limit)
     else:
         comparison.not_in_force("pids", order.pids_limit, NO_GROUP)
 
 
-def _compare_environment(comparison: Comparison, order: LaunchOrder, ground: Ground, pid: int) -> None:
+def _compare_environment(comparison: Comparison, order: LaunchOrder, ground: Ground, env: Mapping[str, str]) -> None:
     """The gate's environment is what was given and nothing of the agent's; values are not shown, they may be secret."""
-    lines = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    found = dict(line.decode(errors="surrogateescape").split("=", 1) for line in lines if b"=" in line)
-    found = {name: value for name, value in found.items() if name not in ENVIRONMENT_ADDED or name in order.env}
-    asked = environment(order, ground)
-    strangers = sorted(name for name in found.keys() | asked.keys() if found.get(name) != asked.get(name))
-    comparison.holds(
-        "environment", "as given", not strangers, f"differs in {', '.join(strangers)}" if strangers else "as given"
-    )
+    found = {name: value for name, value in env.items() if name not in ENVIRONMENT_ADDED or name in order.env}
+    given = environment(order, ground)
+    strangers = sorted(name for name in found.keys() | given.keys() if found.get(name) != given.get(name))
+    words = f"differs in {', '.join(strangers)}" if strangers else "as given"
+    comparison.holds("environment", "as given", not strangers, words)
