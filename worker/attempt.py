@@ -140,7 +140,14 @@ class Attempt:
         started = Started(fence=self.fence, prepare_us=prepare_us, isolation=isolation)
         running = Running(course.box(order.level), sandbox_id, order, started)
         tender = Tender(
-            running, tools.api, tools.contact, lambda: course.wish, course.heed, course.drop, is_open=self._is_opened
+            running,
+            tools.api,
+            tools.contact,
+            course.log_pump,
+            lambda: course.wish,
+            course.heed,
+            course.drop,
+            is_open=self._is_opened,
         )
         tender.start()
         course.tell_wishes_to(tender.wake)

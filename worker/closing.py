@@ -14,7 +14,6 @@ from worker.api_link import Refused
 from worker.artifacts import store_all
 from worker.contact import BackOff
 from worker.course import Course
-from worker.logs import LogPump
 from worker.state_folder import Stage
 
 log = logging.getLogger(__name__)
@@ -97,10 +96,8 @@ def _listed(course: Course, box: Sandbox) -> list[Held]:
 
 
 def _flush_log(course: Course) -> None:
-    api, folder = course.tools.api, course.folder
-    pump = LogPump(folder.log, lambda at, data: api.append_log(folder.attempt_id, folder.fence, at, data))
-    while pump.is_behind():
-        course.with_api(pump.step)
+    while course.log_pump.is_behind():
+        course.with_api(course.log_pump.step)
 
 
 def _store_output(course: Course, order: LaunchOrder) -> tuple[Skipped, ...]:

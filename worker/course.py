@@ -16,6 +16,7 @@ from worker import endings
 from worker.api_link import ApiLink, Away, Stale, Unknown
 from worker.contact import BackOff, Contact
 from worker.device_watch import DeviceWatch
+from worker.logs import LogPump
 from worker.settings import WorkerSettings
 from worker.state_folder import StateFolder
 
@@ -58,6 +59,7 @@ class Course:
         self.tools = tools
         self.away_us = 0
         """Time that this life of the agent spent waiting for the API after the end: the platform's, not the job's."""
+        self.log_pump = LogPump(folder.log, self._send_log)
         self._stop: StopReason | None = None
         self._is_dropped = False
         self._on_wish: Callable[[], None] = lambda: None
@@ -156,3 +158,6 @@ class Course:
         if found is None:
             raise SandboxFault(f"this node does not offer the level {level.value}")
         return found
+
+    def _send_log(self, offset: int, data: bytes) -> int:
+        return self.tools.api.append_log(self.folder.attempt_id, self.folder.fence, offset, data)

@@ -34,6 +34,7 @@ class Tender:
         running: Running,
         api: ApiLink,
         contact: Contact,
+        pump: LogPump,
         wish: Callable[[], StopReason | None],
         on_standing: Callable[[AttemptStanding], None],
         on_stale: Callable[[], None],
@@ -50,7 +51,7 @@ class Tender:
         self._on_standing = on_standing
         self._on_stale = on_stale
         self._attempt_id = running.order.attempt_id
-        self.pump = LogPump(running.order.state_dir / "log", self._send_log)
+        self._pump = pump
         self._pace = Pace()
         self._began_s = time.monotonic()
         self._wake = threading.Event()
@@ -88,10 +89,10 @@ class Tender:
         try:
             if not self._is_start_told:
                 self._tell_start()
-            if self.pump.step():
+            if self._pump.step():
                 return 0.0
             self._away_pause_s = 0.0
-            return self._pace.after(time.monotonic() - self._began_s, self.pump.is_behind())
+            return self._pace.after(time.monotonic() - self._began_s, self._pump.is_behind())
         except Stale:
             self._on_stale()
         except (Away, Unknown) as fault:
@@ -110,9 +111,6 @@ class Tender:
             return
         self._is_start_told = True
         self._on_standing(standing)
-
-    def _send_log(self, offset: int, data: bytes) -> int:
-        return self._api.append_log(self._attempt_id, self._running.order.fence, offset, data)
 
     def _pass_stop(self) -> None:
         reason = self._wish()
