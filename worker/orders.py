@@ -44,7 +44,7 @@ def launch_order(facts: dict[str, Any], folder: Path, settings: WorkerSettings) 
         image_kind=ImageKind(order.image_kind),
         image_reference=order.image_reference,
         command=tuple(order.command),
-        env=dict(order.env),
+        env={**order.env, **platform_env(order)},
         cpus_milli=order.cpus_milli,
         memory_bytes=order.memory_bytes,
         shm_bytes=order.shm_bytes,
@@ -61,3 +61,18 @@ def launch_order(facts: dict[str, Any], folder: Path, settings: WorkerSettings) 
         log_bytes_max=settings.log_bytes_max,
         log_bytes_per_second=settings.log_bytes_per_second,
     )
+
+
+def platform_env(order: Order) -> dict[str, str]:
+    """What every job is told about itself; a tenant cannot set variables of these names."""
+    env = {
+        "CORRAL_JOB_ID": order.job_id,
+        "CORRAL_ATTEMPT_ID": order.attempt_id,
+        "CORRAL_GPUS": str(len(order.devices)),
+        "CORRAL_GPU_MODELS": ",".join(sorted({device.model for device in order.devices})),
+        "CORRAL_CPUS": str(-(-order.cpus_milli // 1000)),
+        "CORRAL_MEMORY_BYTES": str(order.memory_bytes),
+    }
+    if any(device.is_simulated for device in order.devices):
+        env["CORRAL_SIMULATED_GPUS"] = "1"
+    return env
