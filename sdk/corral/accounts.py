@@ -2,11 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
-
 from corral.contract import Line, Name, Request, View
 from corral.jobs import ImageName, IsolationLevel, ModelName, Priority
 from corral.quantities import Duration
+from pydantic import Field
 
 Role = Literal["admin", "tenant"]
 """`admin` rules the platform; `tenant` acts inside its own tenant."""

@@ -4,10 +4,9 @@ import email.utils
 import time
 
 import httpx2
-from pydantic import ValidationError
-
 from corral.contract import Problem
 from corral.errors import ApiError
+from pydantic import ValidationError
 
 RETRY_AFTER_MOST_SECONDS = 3600.0
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx2
-from tenacity import AsyncRetrying
-
 from corral.answers import problem_of
 from corral.call import Call
 from corral.calls import jobs as calls
@@ -34,6 +32,7 @@ from corral.sending import (
     spec_of,
     unreachable,
 )
+from tenacity import AsyncRetrying
 
 T = TypeVar("T")
 
@@ -113,7 +112,7 @@ class AsyncClient(Operations, AsyncSender):
 
     async def follow(self, job_id: str) -> AsyncIterator[LogEvent]:
         """What the job writes and what becomes of it, live and from the start, until it is over."""
-        following = Following(job_id, self._patience_seconds)
+        following = Following(job_id)
         while not following.is_over:
             error: ApiError | httpx2.TransportError | None = None
             try:

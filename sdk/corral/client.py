@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx2
-from tenacity import Retrying
-
 from corral.answers import problem_of
 from corral.call import Call
 from corral.calls import jobs as calls
@@ -34,6 +32,7 @@ from corral.sending import (
     spec_of,
     unreachable,
 )
+from tenacity import Retrying
 
 T = TypeVar("T")
 
@@ -126,7 +125,7 @@ class Client(Operations, Sender):
 
     def follow(self, job_id: str) -> Iterator[LogEvent]:
         """What the job writes and what becomes of it, live and from the start, until it is over."""
-        following = Following(job_id, self._patience_seconds)
+        following = Following(job_id)
         while not following.is_over:
             error: ApiError | httpx2.TransportError | None = None
             try:

@@ -2,10 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
-
 from corral.contract import Line, Name, Request, View
 from corral.jobs import ImageName, IsolationLevel
+from pydantic import Field, StringConstraints
 
 ImageReference = Annotated[
     str,

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from platformdirs import user_config_path
-
 from corral.errors import NotConfigured
+from platformdirs import user_config_path
 
 HOW = "run `corral login`, or set CORRAL_URL and CORRAL_KEY"
 

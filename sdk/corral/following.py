@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
-from pydantic import ValidationError
-
 from corral.call import Call
 from corral.calls import jobs as calls
 from corral.errors import ApiError, Unreachable
 from corral.jobs import WaitReason
 from corral.retries import LONGEST_WAIT_SECONDS, may_be_sent_again
+from pydantic import ValidationError
 
 FIRST_WAIT_SECONDS = 0.2
+PATIENCE_SECONDS = 300.0
+"""Without a sign of life. A job outlasts a restart of the server, and so does whoever follows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,12 @@ LogEvent = LogChunk | WaitReason | StateChange | JobEnd
 class Following:
     """Where one follower stands."""
 
-    def __init__(self, job_id: str, patience_seconds: float) -> None:
+    def __init__(self, job_id: str) -> None:
         self.is_over = False
         self._call = calls.log_stream(job_id)
         self._last_id = ""
         self._reached: tuple[int, int] = (0, 0)
         """Attempt, and offset after the last byte that was handed on."""
-        self._patience_seconds = patience_seconds
         self._failures = 0
         self._waited_seconds = 0.0
 
@@ -95,7 +95,7 @@ class Following:
         wait = random.uniform(window / 2, window)  # noqa: S311 - spreads clients, guards nothing
         if isinstance(error, ApiError) and error.retry_after_seconds is not None:
             wait = error.retry_after_seconds
-        if self._waited_seconds + wait > self._patience_seconds:
+        if self._waited_seconds + wait > PATIENCE_SECONDS:
             if isinstance(error, ApiError):
                 raise error
             raise Unreachable(f"the log's stream broke: {error or 'it ended early'}", "ask again later") from error

@@ -2,10 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
-
 from corral.contract import RESERVED_ENV, Argument, EnvName, Line, Name, Request, Sha256, View
 from corral.quantities import Duration, Size
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 """Classes, lowest first."""

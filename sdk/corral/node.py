@@ -5,10 +5,9 @@ A worker sends its node's own token and may touch only what was assigned to its 
 
 from typing import Any, Literal
 
-from pydantic import Field
-
 from corral.contract import Name, Request, View
 from corral.jobs import DeviceView, IsolationLevel
+from pydantic import Field
 
 
 class LevelReport(Request):

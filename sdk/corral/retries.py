@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 import httpx2
-from tenacity import RetryCallState, retry_if_exception, wait_random_exponential
-
 from corral.call import Call
 from corral.errors import ApiError
+from tenacity import RetryCallState, retry_if_exception, wait_random_exponential
 
 TRY_AGAIN_STATUSES = frozenset({429, 502, 503, 504})
 NOT_DONE_STATUSES = frozenset({429, 503})

@@ -6,13 +6,12 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 import httpx2
-from pydantic import ValidationError
-
 from corral.answers import problem_of
 from corral.call import Call
 from corral.config import Settings
 from corral.errors import ApiError, Unreachable
 from corral.jobs import JobSpec
+from pydantic import ValidationError
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
-
 from corral.accounts import LedgerEntryView
 from corral.call import PAGE_LIMIT, Call, act, create, get, place, query
 from corral.contract import Page

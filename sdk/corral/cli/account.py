@@ -5,10 +5,9 @@ import time
 from typing import Annotated
 
 import typer
-
 from corral.accounts import GpuQuotaView, QuotaView, UsageView, Whoami
 from corral.cli.numbers import moment_us, money_text
-from corral.cli.options import AsJson, OfTenant, maybe_tenant_id, read
+from corral.cli.options import PATIENCE_SECONDS, AsJson, OfTenant, connect, maybe_tenant_id, read
 from corral.cli.output import note, print_fields, print_json, print_table
 from corral.client import Client
 from corral.config import checked, config_file, write_settings
@@ -27,7 +26,7 @@ def login(
     """Check a key against a server, and keep both in the configuration file."""
     url = url or typer.prompt("Server", err=True)
     settings = checked(url, (key or _asked_key()).strip())
-    with Client(settings.url, settings.key) as client:
+    with Client(settings.url, settings.key, patience_seconds=PATIENCE_SECONDS) as client:
         who = client.whoami()
     file = config_file()
     write_settings(settings, file)
@@ -37,7 +36,7 @@ def login(
 
 def whoami(as_json: AsJson = False) -> None:
     """Say whose key this is."""
-    with Client() as client:
+    with connect() as client:
         _print_whoami(client.whoami(), as_json)
 
 
@@ -55,7 +54,7 @@ def usage(
     groups = [group.strip() for group in by.split(",") if group.strip()]
     if unknown := set(groups) - set(USAGE_COLUMNS):
         raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(USAGE_COLUMNS)}")
-    with Client() as client:
+    with connect() as client:
         of = maybe_tenant_id(client, tenant)
         found = client.usage(groups, since=from_us, until=until_us, tenant_id=of)
     print_json(found) if as_json else _print_usage(found, groups)
@@ -63,7 +62,7 @@ def usage(
 
 def quota(tenant: OfTenant = None, as_json: AsJson = False) -> None:
     """Show what may be used, and what is."""
-    with Client() as client:
+    with connect() as client:
         found = client.quota(tenant_id=maybe_tenant_id(client, tenant))
     print_json(found) if as_json else print_quota(found)
 

@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from corral.cli.options import AsJson, JobId
+from corral.cli.options import AsJson, JobId, connect
 from corral.cli.output import note, print_json, print_table
-from corral.client import Client
 from corral.quantities import size_text
 
 
@@ -18,7 +16,7 @@ def artifacts(
     as_json: AsJson = False,
 ) -> None:
     """List the files that a job left, or download them."""
-    with Client() as client:
+    with connect() as client:
         found = [artifact for artifact in client.job(job).artifacts if not name or artifact.name in name]
         if missing := set(name or ()) - {artifact.name for artifact in found}:
             raise typer.BadParameter(f"the job left no {', '.join(sorted(missing))}", param_hint="--name")

@@ -4,14 +4,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from rich.status import Status
-from rich.text import Text
-
 from corral.cli.output import console, note
 from corral.cli.text import plain
 from corral.client import Client
 from corral.following import LogChunk, StateChange
 from corral.jobs import JobView, WaitReason
+from rich.status import Status
+from rich.text import Text
 
 NO_EXIT_CODE = 125
 """The job failed without an exit code of its own."""

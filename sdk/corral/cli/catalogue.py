@@ -1,21 +1,20 @@
 """`corral images` and `corral gpus`: what there is to ask for."""
 
-from corral.cli.options import AsJson
+from corral.cli.numbers import rough_size_text
+from corral.cli.options import AsJson, connect
 from corral.cli.output import print_json, print_table
-from corral.client import Client
 from corral.cluster import ImageView
-from corral.quantities import size_text
 
 
 def images(as_json: AsJson = False) -> None:
     """List the images that a job can name."""
-    with Client() as client:
+    with connect() as client:
         print_images(list(client.images()), as_json)
 
 
 def gpus(as_json: AsJson = False) -> None:
     """List the kinds of device that a job can ask for."""
-    with Client() as client:
+    with connect() as client:
         found = list(client.gpus())
     if as_json:
         print_json(found)
@@ -23,7 +22,14 @@ def gpus(as_json: AsJson = False) -> None:
     print_table(
         ("MODEL", "MEMORY", "FREE", "USABLE", "TOTAL", ""),
         [
-            (g.model, size_text(g.memory_bytes), str(g.free), str(g.usable), str(g.total), simulated(g.is_simulated))
+            (
+                g.model,
+                rough_size_text(g.memory_bytes),
+                str(g.free),
+                str(g.usable),
+                str(g.total),
+                simulated(g.is_simulated),
+            )
             for g in found
         ],
     )

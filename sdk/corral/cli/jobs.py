@@ -5,13 +5,12 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-
 from corral.call import PAGE_LIMIT
 from corral.cli.numbers import moment_text
-from corral.cli.options import AsJson, JobId, OfTenant, maybe_tenant_id
+from corral.cli.options import AsJson, JobId, OfTenant, connect, maybe_tenant_id
 from corral.cli.output import print_json, print_line, print_table
-from corral.client import Client
 from corral.jobs import DeviceView, JobView
+from corral.sending import TERMINAL_STATES
 
 ACTIVE_STATES = ("held", "queued", "running")
 """In the order in which a job passes through them, so that the latest answer about it counts."""
@@ -27,7 +26,7 @@ def ps(
 ) -> None:
     """List jobs, newest first."""
     states = (state,) if state else ((None,) if everything else ACTIVE_STATES)
-    with Client() as client:
+    with connect() as client:
         of = maybe_tenant_id(client, tenant)
         page = min(limit, PAGE_LIMIT)
         # by id: a job that moves on between two of the questions is not shown twice
@@ -47,20 +46,24 @@ def ps(
 
 
 def cancel(job: JobId, as_json: AsJson = False) -> None:
-    """End a job, in whatever state it is."""
-    with Client() as client:
-        _print_state(client.cancel(job), as_json)
+    """End a job, in whatever state it is. One that runs is told to stop, and has its grace."""
+    with connect() as client:
+        view = client.cancel(job)
+    if as_json or view.state in TERMINAL_STATES:
+        _print_state(view, as_json)
+    else:
+        print_line(f"{view.id} {view.state}, told to stop")
 
 
 def hold(job: JobId, as_json: AsJson = False) -> None:
     """Keep a job from starting."""
-    with Client() as client:
+    with connect() as client:
         _print_state(client.hold(job), as_json)
 
 
 def release(job: JobId, as_json: AsJson = False) -> None:
     """Let a held job start."""
-    with Client() as client:
+    with connect() as client:
         _print_state(client.release(job), as_json)
 
 

@@ -4,12 +4,10 @@ import time
 from typing import Annotated, Any
 
 import typer
-
 from corral.accounts import KeySpec, KeyView, NewKey
 from corral.cli.numbers import moment_text
-from corral.cli.options import AsJson, read
+from corral.cli.options import AsJson, connect, read
 from corral.cli.output import note, print_json, print_line, print_table
-from corral.client import Client
 from corral.quantities import duration_us
 
 KeyName = Annotated[str, typer.Option(help="A line for people.")]
@@ -23,7 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="Keys of the own tenant.")
 @app.command("list")
 def list_keys(as_json: AsJson = False) -> None:
     """List keys, without their secrets."""
-    with Client() as client:
+    with connect() as client:
         print_keys(list(client.keys()), as_json)
 
 
@@ -33,14 +31,14 @@ def create_key(
 ) -> None:
     """Make a key; it is shown this once."""
     spec = key_spec(name, valid_for, role)
-    with Client() as client:
+    with connect() as client:
         print_new_key(client.create_key(spec), as_json)
 
 
 @app.command("revoke")
 def revoke_key(key: KeyId, as_json: AsJson = False) -> None:
     """End a key, at once."""
-    with Client() as client:
+    with connect() as client:
         client.revoke_key(key)
     print_revoked(key, as_json)
 

@@ -5,9 +5,8 @@ import json
 from typing import Annotated
 
 import typer
-
 from corral.cli.attend import Waiting
-from corral.cli.options import AsJson, JobId
+from corral.cli.options import AsJson, JobId, connect
 from corral.cli.output import write_out
 from corral.client import Client
 from corral.following import JobEnd, LogChunk, LogEvent, StateChange
@@ -27,7 +26,7 @@ def logs(
         raise typer.BadParameter("--follow shows every attempt from its start; leave the other options out")
     if since and tail is not None:
         raise typer.BadParameter("--since and --tail exclude each other")
-    with Client() as client:
+    with connect() as client:
         if follow:
             _follow(client, job, as_json)
         elif tail is not None:

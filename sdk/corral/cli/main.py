@@ -3,7 +3,6 @@
 import sys
 
 import typer
-
 from corral.cli import account, artifacts, catalogue, jobs, keys, logs, show, submit
 from corral.cli.admin import images, ledger, nodes, prices, quota, tenants
 from corral.cli.admin import keys as tenant_keys

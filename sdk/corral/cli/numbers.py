@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
-from corral.quantities import duration_us
+from corral.quantities import SIZE_UNITS, duration_us
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MONEY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?", re.ASCII)
@@ -32,6 +32,13 @@ def seconds_text(us: int) -> str:
     whole, rest = divmod(abs(us), 10**6)
     digits = f".{rest:06d}".rstrip("0").rstrip(".")
     return f"{'-' if us < 0 else ''}{whole}{digits}s"
+
+
+def rough_size_text(size_bytes: int) -> str:
+    """A size to a tenth of its unit, rounded down."""
+    unit = next((name for name in ("TiB", "GiB", "MiB", "KiB") if size_bytes >= SIZE_UNITS[name]), "B")
+    tenths = size_bytes * 10 // SIZE_UNITS[unit]
+    return f"{tenths // 10}.{tenths % 10}{unit}" if tenths % 10 else f"{tenths // 10}{unit}"
 
 
 def moment_text(us: int | None) -> str:

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from pydantic import ValidationError
-
 from corral.client import Client
 from corral.errors import CorralError
+from pydantic import ValidationError
 
 T = TypeVar("T")
 
@@ -18,8 +17,17 @@ NodeRef = Annotated[str, typer.Argument(metavar="NODE", help="The node's id or n
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of this tenant, by id or name (admin).")]
 
 
+PATIENCE_SECONDS = 15.0
+"""A person sits before the terminal: an address that is wrong should show soon."""
+
+
 class NoSuchName(CorralError):
     code = "not_found"
+
+
+def connect() -> Client:
+    """A client of the configured server."""
+    return Client(patience_seconds=PATIENCE_SECONDS)
 
 
 def pairs(texts: Iterable[str], what: str) -> dict[str, str]:

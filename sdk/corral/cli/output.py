@@ -5,13 +5,12 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 
+from corral.cli.text import plain
+from corral.errors import ApiError, CorralError
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from corral.cli.text import plain
-from corral.errors import ApiError, CorralError
 
 UNBOUNDED_COLUMNS = 1000
 """A file has no width: nothing is wrapped there."""

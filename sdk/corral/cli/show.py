@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-
 from corral.accounts import LedgerEntryView
 from corral.cli.jobs import devices_text, outcome_text
 from corral.cli.numbers import moment_text, money_text, seconds_text
-from corral.cli.options import AsJson, JobId
+from corral.cli.options import AsJson, JobId, connect
 from corral.cli.output import print_fields, print_json, print_line, print_table
 from corral.cli.text import command_text
-from corral.client import Client
 from corral.jobs import AttemptView, EventView, JobView
 from corral.quantities import duration_text, size_text
 
@@ -26,7 +24,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a job."""
-    with Client() as client:
+    with connect() as client:
         found = client.job(job)
         entries = found.ledger() if ledger else []
         happened = found.events() if events else []
@@ -81,8 +79,14 @@ def _print_isolation(attempt: AttemptView | None) -> None:
     if attempt is None or attempt.isolation is None:
         print_line("No isolation is recorded: no attempt has started.")
         return
-    for line in json.dumps(attempt.isolation, indent=2).splitlines():
-        print_line(line)
+    record = dict(attempt.isolation)
+    facts = record.pop("facts", [])
+    print_fields([(name, value if isinstance(value, str) else json.dumps(value)) for name, value in record.items()])
+    print_line("")
+    print_table(
+        ("FACT", "ASKED", "FOUND", "SOURCE"),
+        [[str(fact.get(part, "")) for part in ("name", "asked", "found", "source")] for fact in facts],
+    )
 
 
 def _print_attempts(attempts: Sequence[AttemptView]) -> None:

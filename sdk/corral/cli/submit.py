@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
 from corral.cli.attend import CANCELLED, attend, ending_text, exit_code_of
-from corral.cli.options import AsJson, OfTenant, maybe_tenant_id, merged, pairs, read
+from corral.cli.options import AsJson, OfTenant, connect, maybe_tenant_id, merged, pairs, read
 from corral.cli.output import note, print_json, print_line, write_error, write_out
 from corral.client import Client
 from corral.handles import Job
@@ -63,7 +62,7 @@ def submit(
     }  # fmt: skip
     fields = merged(_file_fields(spec), said)
     read(lambda: read_fields(fields))  # before anything is sent
-    with Client() as client:
+    with connect() as client:
         owner = maybe_tenant_id(client, tenant)
         if inputs:
             fields["inputs"] = [*fields.get("inputs", []), *(_upload(client, path, owner) for path in inputs)]

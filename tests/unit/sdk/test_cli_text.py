@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from corral.cli.numbers import EPOCH, moment_text, moment_us, money_micro, money_text, seconds_text
+from corral.cli.numbers import EPOCH, moment_text, moment_us, money_micro, money_text, rough_size_text, seconds_text
 from corral.cli.output import print_fields, print_json, print_table
 from corral.cli.text import command_text, plain
 from corral.contract import View
@@ -100,3 +100,18 @@ def test_moments():
 
 def test_a_refusal_shows_its_code_and_help():
     assert str(ApiError("not_found", 404, "no such job")) == "not_found: no such job"
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0B"),
+        (1023, "1023B"),
+        (1536, "1.5KiB"),
+        (16 * 2**30, "16GiB"),
+        (22748859187, "21.1GiB"),
+        (2**62, "4194304TiB"),
+    ],
+)
+def test_rough_sizes_are_rounded_down(size_bytes, text):
+    assert rough_size_text(size_bytes) == text

@@ -3,11 +3,9 @@
 from typing import Annotated
 
 import typer
-
 from corral.cli.catalogue import print_images
-from corral.cli.options import AsJson, read
+from corral.cli.options import AsJson, connect, read
 from corral.cli.output import print_json, print_line
-from corral.client import Client
 from corral.cluster import ImageSpec, ImageView
 
 ImageName = Annotated[str, typer.Argument(metavar="NAME", help="The name that jobs use.")]
@@ -18,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="The catalogue of images.")
 @app.command("list")
 def list_images(as_json: AsJson = False) -> None:
     """List the catalogue."""
-    with Client() as client:
+    with connect() as client:
         print_images(list(client.images()), as_json)
 
 
@@ -32,14 +30,14 @@ def add_image(
 ) -> None:
     """Admit an image."""
     spec = read(lambda: ImageSpec(name=name, reference=reference, min_cuda=min_cuda, description=description))
-    with Client() as client:
+    with connect() as client:
         _print(client.add_image(spec), as_json)
 
 
 @app.command("retire")
 def retire_image(name: ImageName, as_json: AsJson = False) -> None:
     """Let no new job name an image."""
-    with Client() as client:
+    with connect() as client:
         _print(client.retire_image(name), as_json)
 
 

@@ -1,10 +1,8 @@
 """`corral admin ledger`."""
 
 import typer
-
-from corral.cli.options import AsJson, TenantRef, tenant_id
+from corral.cli.options import AsJson, TenantRef, connect, tenant_id
 from corral.cli.output import print_json, print_line
-from corral.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="The ledger.")
 
@@ -17,7 +15,7 @@ def ledger() -> None:
 @app.command("verify")
 def verify(tenant: TenantRef, as_json: AsJson = False) -> None:
     """Check a tenant's chain; exit 1 if it is not sound."""
-    with Client() as client:
+    with connect() as client:
         found = client.verify_ledger(tenant_id(client, tenant))
     if as_json:
         print_json(found)

@@ -3,14 +3,12 @@
 from typing import Annotated
 
 import typer
-
 from corral.cli.catalogue import simulated
-from corral.cli.numbers import moment_text
-from corral.cli.options import AsJson, NodeRef, node_id, read
+from corral.cli.numbers import moment_text, rough_size_text
+from corral.cli.options import AsJson, NodeRef, connect, node_id, read
 from corral.cli.output import note, print_fields, print_json, print_line, print_table
-from corral.client import Client
 from corral.cluster import JoinTokenSpec, NodeView
-from corral.quantities import duration_us, size_text
+from corral.quantities import duration_us
 
 app = typer.Typer(no_args_is_help=True, help="Nodes.")
 
@@ -18,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Nodes.")
 @app.command("list")
 def list_nodes(as_json: AsJson = False) -> None:
     """List every node."""
-    with Client() as client:
+    with connect() as client:
         found = list(client.nodes())
     if as_json:
         print_json(found)
@@ -28,7 +26,7 @@ def list_nodes(as_json: AsJson = False) -> None:
         [
             (
                 n.id, n.name, n.state, _gpus_text(n), f"{n.cpus_milli_used}m of {n.cpus_milli}m",
-                f"{size_text(n.memory_bytes_used)} of {size_text(n.memory_bytes)}", ", ".join(n.levels),
+                f"{rough_size_text(n.memory_bytes_used)} of {rough_size_text(n.memory_bytes)}", ", ".join(n.levels),
                 moment_text(n.last_beat_at),
             )
             for n in found
@@ -39,7 +37,7 @@ def list_nodes(as_json: AsJson = False) -> None:
 @app.command("show")
 def show_node(node: NodeRef, as_json: AsJson = False) -> None:
     """Show a node and its devices."""
-    with Client() as client:
+    with connect() as client:
         found = client.node(node_id(client, node))
     if as_json:
         print_json(found)
@@ -53,7 +51,7 @@ def show_node(node: NodeRef, as_json: AsJson = False) -> None:
             ("CUDA", found.cuda_driver or "none"),
             ("levels", ", ".join(found.levels) or "none"),
             *((level, "; ".join(reasons)) for level, reasons in found.level_reasons.items()),
-            ("scratch", size_text(found.scratch_bytes)),
+            ("scratch", rough_size_text(found.scratch_bytes)),
             ("last beat", f"{found.beat}, {moment_text(found.last_beat_at)}"),
         ]
     )
@@ -62,7 +60,7 @@ def show_node(node: NodeRef, as_json: AsJson = False) -> None:
         ("GPU", "MODEL", "MEMORY", "STATE", "HEALTH", "USED", ""),
         [
             (
-                g.uuid, g.model, size_text(g.memory_bytes), g.state, f"{g.health} {g.health_reason}".strip(),
+                g.uuid, g.model, rough_size_text(g.memory_bytes), g.state, f"{g.health} {g.health_reason}".strip(),
                 f"{g.used_milli}/1000", simulated(g.is_simulated),
             )
             for g in found.gpus
@@ -73,14 +71,14 @@ def show_node(node: NodeRef, as_json: AsJson = False) -> None:
 @app.command("drain")
 def drain_node(node: NodeRef, as_json: AsJson = False) -> None:
     """Let nothing new start on a node."""
-    with Client() as client:
+    with connect() as client:
         _print_state(client.drain_node(node_id(client, node)), as_json)
 
 
 @app.command("resume")
 def resume_node(node: NodeRef, as_json: AsJson = False) -> None:
     """Let a node take jobs again."""
-    with Client() as client:
+    with connect() as client:
         _print_state(client.resume_node(node_id(client, node)), as_json)
 
 
@@ -93,7 +91,7 @@ def lose_node(
     """Declare a node gone for good: its jobs may then start elsewhere."""
     if not yes:
         typer.confirm("Is it certain that nothing runs there any more?", abort=True, err=True)
-    with Client() as client:
+    with connect() as client:
         _print_state(client.lose_node(node_id(client, node)), as_json)
 
 
@@ -106,7 +104,7 @@ def create_join_token(
     """Make a token with which one node may join, once."""
     seconds = read(lambda: duration_us(valid_for)) // 10**6
     spec = read(lambda: JoinTokenSpec(node_name=name, valid_seconds=seconds))
-    with Client() as client:
+    with connect() as client:
         made = client.create_join_token(spec)
     if as_json:
         print_json(made)

@@ -3,12 +3,10 @@
 from typing import Annotated
 
 import typer
-
 from corral.accounts import PriceSpec, PriceView
 from corral.cli.numbers import money_micro, money_text
-from corral.cli.options import AsJson, read
+from corral.cli.options import AsJson, connect, read
 from corral.cli.output import print_json, print_table
-from corral.client import Client
 
 app = typer.Typer(no_args_is_help=True, help="Prices of a GPU-hour.")
 
@@ -16,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="Prices of a GPU-hour.")
 @app.command("list")
 def list_prices(as_json: AsJson = False) -> None:
     """List every price."""
-    with Client() as client:
+    with connect() as client:
         found = list(client.prices())
     print_json(found) if as_json else _print(found)
 
@@ -29,7 +27,7 @@ def set_price(
 ) -> None:
     """Set the price of a model."""
     spec = read(lambda: PriceSpec(model=model, micro_per_gpu_hour=money_micro(price)))
-    with Client() as client:
+    with connect() as client:
         found = client.set_price(spec)
     print_json(found) if as_json else _print([found])
 

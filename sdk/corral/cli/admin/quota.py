@@ -3,12 +3,10 @@
 from typing import Annotated, Any
 
 import typer
-
 from corral.accounts import GpuQuota, QuotaSpec, QuotaView
 from corral.cli.account import print_quota
-from corral.cli.options import AsJson, TenantRef, pairs, read, tenant_id
+from corral.cli.options import AsJson, TenantRef, connect, pairs, read, tenant_id
 from corral.cli.output import print_json
-from corral.client import Client
 from corral.quantities import duration_text
 
 UNLIMITED = "unlimited"
@@ -19,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="What a tenant may use.")
 @app.command("show")
 def show_quota(tenant: TenantRef, as_json: AsJson = False) -> None:
     """Show a tenant's quota, and what is used of it."""
-    with Client() as client:
+    with connect() as client:
         _print(client.tenant_quota(tenant_id(client, tenant)), as_json)
 
 
@@ -46,7 +44,7 @@ def set_quota(
         "most_queued": most_queued, "most_running": most_running, "longest_time_limit": time_limit,
         "highest_priority": priority, "isolation_levels": isolation, "images": image,
     }  # fmt: skip
-    with Client() as client:
+    with connect() as client:
         of = tenant_id(client, tenant)
         fields = _fields(client.tenant_quota(of)) | {name: value for name, value in said.items() if value is not None}
         if all_images:

@@ -3,11 +3,9 @@
 from typing import Annotated, Any
 
 import typer
-
 from corral.accounts import TenantSpec, TenantView
-from corral.cli.options import AsJson, TenantRef, merged, read, tenant_id
+from corral.cli.options import AsJson, TenantRef, connect, merged, read, tenant_id
 from corral.cli.output import print_json, print_line, print_table
-from corral.client import Client
 from corral.quantities import duration_text
 
 app = typer.Typer(no_args_is_help=True, help="Tenants.")
@@ -16,7 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="Tenants.")
 @app.command("list")
 def list_tenants(as_json: AsJson = False) -> None:
     """List every tenant."""
-    with Client() as client:
+    with connect() as client:
         found = list(client.tenants())
     if as_json:
         print_json(found)
@@ -47,7 +45,7 @@ def create_tenant(
         "name": name, "weight": weight, "default_isolation": isolation, "default_time_limit": time_limit
     }  # fmt: skip
     read(lambda: TenantSpec(**merged({}, said)))
-    with Client() as client:
+    with connect() as client:
         if parent is not None:
             said["parent_id"] = tenant_id(client, parent)
         _print_tenant(client.create_tenant(read(lambda: TenantSpec(**merged({}, said)))), as_json)
@@ -56,14 +54,14 @@ def create_tenant(
 @app.command("suspend")
 def suspend_tenant(tenant: TenantRef, as_json: AsJson = False) -> None:
     """Let nothing of a tenant start any more."""
-    with Client() as client:
+    with connect() as client:
         _print_tenant(client.suspend_tenant(tenant_id(client, tenant)), as_json)
 
 
 @app.command("resume")
 def resume_tenant(tenant: TenantRef, as_json: AsJson = False) -> None:
     """Let a tenant start jobs again."""
-    with Client() as client:
+    with connect() as client:
         _print_tenant(client.resume_tenant(tenant_id(client, tenant)), as_json)
 
 
