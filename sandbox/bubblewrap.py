@@ -108,7 +108,7 @@ class BubblewrapSandbox:
         if state.gate_pid is None or state.exit is not None:
             raise SandboxFault(f"the gate has ended: {state.error or 'no reason is known'}")
         comparison = Comparison()
-        compare(comparison, self._asked(order), observe(state.gate_pid), environment_of(state.gate_pid))
+        compare(comparison, self.asked(order), observe(state.gate_pid), environment_of(state.gate_pid))
         return IsolationRecord(
             level=self.level,
             runtime="bubblewrap",
@@ -160,6 +160,12 @@ class BubblewrapSandbox:
         state = RunnerLink(state_dir).state()
         return frozenset() if state.gate_pid is None or state.exit else pids_in_namespace(state.gate_pid)
 
+    def asked(self, order: LaunchOrder) -> Asked:
+        """What `verify` compares with: the order, on this ground, with the control groups as they were made."""
+        kept = json.loads((order.state_dir / GROUP).read_text())
+        group = cgroup_groups.Group({key: Path(folder) for key, folder in kept["folders"].items()})
+        return Asked(order, self._ground, group, kept["processes"])
+
     def close(self) -> None:
         """Nothing is held open: sandboxes and their runners stay."""
 
@@ -185,12 +191,6 @@ class BubblewrapSandbox:
         (order.state_dir / GROUP).write_text(json.dumps(kept))
         bounds = Bounds(group.procs, group.oom_files, processes_limit)
         write_plan(order.state_dir, {**deadlines(order), **runner_plan(order, ground, bounds)})
-
-    def _asked(self, order: LaunchOrder) -> Asked:
-        """The order, with the control groups as they were made."""
-        kept = json.loads((order.state_dir / GROUP).read_text())
-        group = cgroup_groups.Group({key: Path(folder) for key, folder in kept["folders"].items()})
-        return Asked(order, self._ground, group, kept["processes"])
 
     def _state_dir(self, sandbox: SandboxId) -> Path | None:
         labels = self._held.labels(sandbox)

@@ -1,0 +1,5 @@
+"""The conformance suite's assertions explain themselves, though its file is no test file."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.integration.sandbox.conformance")
