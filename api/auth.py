@@ -15,6 +15,7 @@ from api.transactions import AppDatabase
 from domain.errors import Forbidden, Invalid, TenantSuspended, Unauthenticated
 from domain.ids import KeyId, NodeId, TenantId
 from store import keys
+from store.join_tokens import check_join_token
 from store.keys import Principal
 from store.nodes import node_by_token
 
@@ -143,3 +144,14 @@ def node_of(session: Session, token: str) -> NodeId:
 
 
 NodeCaller = Annotated[NodeId, Depends(_node)]
+
+
+async def _joining(token: Token, database: AppDatabase) -> NodeId | None:
+    if token.startswith(JOIN_MARK):
+        await database.read(lambda session: check_join_token(session, token))
+        return None
+    return await database.read(lambda session: node_of(session, token))
+
+
+JoiningNode = Annotated[NodeId | None, Depends(_joining)]
+"""A node, or None for a machine that shows a token with which it may become one."""

@@ -16,11 +16,12 @@ from fastapi import APIRouter, BackgroundTasks
 from sqlmodel import Session
 
 from api.after_commit import Tell
-from api.auth import JOIN_MARK, NodeCaller, Token, node_of
+from api.auth import JoiningNode, NodeCaller, Token
 from api.node_facts import devices_seen, ending, facts, findings, heartbeat_answer, order, standing
 from api.parts import AppLogs, AppSettings
 from api.paths import AttemptPath
 from api.transactions import Writing
+from domain.ids import NodeId
 from store import attempts, ends, nodes
 from store.artifacts import writable
 from store.events import record
@@ -30,9 +31,11 @@ router = APIRouter(prefix="/node", tags=["node"])
 
 
 @router.post("/register")
-def register(body: Registration, token: Token, session: Writing, settings: AppSettings, tell: Tell) -> Registered:
+def register(
+    body: Registration, known: JoiningNode, token: Token, session: Writing, settings: AppSettings, tell: Tell
+) -> Registered:
     """Join with a one-time token, which is answered with the node's own; or say with that what the node is now."""
-    node_id, own_token = _joined(session, token) if token.startswith(JOIN_MARK) else (node_of(session, token), None)
+    node_id, own_token = _joined(session, token) if known is None else (known, None)
     node = nodes.register(session, node_id, facts(body.facts))
     tell.wake()
     return Registered(
@@ -106,6 +109,6 @@ def ended(
     return standing(found)
 
 
-def _joined(session: Session, token: str) -> tuple[str, str]:
+def _joined(session: Session, token: str) -> tuple[NodeId, str]:
     node, own_token = nodes.join(session, token)
-    return node.id, own_token
+    return NodeId(node.id), own_token

@@ -8,6 +8,7 @@ from actors import Actor, a_tenant
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
+from tars import tar_of
 
 from api.app import create_app
 from api.settings import ApiSettings
@@ -63,3 +64,9 @@ def tenant(admin: Actor, image: str) -> Actor:
 def rival(admin: Actor, image: str) -> Actor:
     """Another one."""
     return a_tenant(admin, "rival")
+
+
+@pytest.fixture
+def a_tar() -> bytes:
+    """A plain tar of one file."""
+    return tar_of({"data.txt": b"12\n30\n"})
