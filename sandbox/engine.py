@@ -54,7 +54,9 @@ from sandbox.seccomp import engine_profile
 
 GATE_FOLDER: Final = "gate"
 BUSYBOX: Final = "busybox"
-GATE_SHELL: Final = (f"{GATE_PLACE}/{BUSYBOX}", "sh")
+SCRIPT: Final = "gate.sh"
+GATE_COMMAND: Final = (f"{GATE_PLACE}/{BUSYBOX}", "sh", f"{GATE_PLACE}/{SCRIPT}", "0")
+"""The script as a file, for the first process's command line shows inside; the number of processes is the engine's."""
 OTHER_FENCE: Final = "the attempt has a sandbox under another fence"
 ALIVE: Final = frozenset({"running", "paused", "restarting"})
 
@@ -252,6 +254,7 @@ class DockerSandbox:
         """The gate's folder and the volumes."""
         folder = order.state_dir / GATE_FOLDER
         gate.make_folder(folder, JOB_UID)
+        (folder / SCRIPT).write_text(gate.SCRIPT)
         self._place_busybox(folder / BUSYBOX)
         return self._volumes.provide(name, volumes_of(order))
 
@@ -277,7 +280,7 @@ class DockerSandbox:
             runtime=self._runtime,
             seccomp_json=self._seccomp,
             gate_dir=order.state_dir / GATE_FOLDER,
-            gate_command=gate.command_line(GATE_SHELL, order.command),
+            gate_command=(*GATE_COMMAND, *order.command),
             volumes=volumes,
         )
         return create_body(order, image, setting, self._known_facts().bounds)

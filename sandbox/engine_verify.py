@@ -166,7 +166,7 @@ def _compare_places(comparison: Comparison, order: LaunchOrder, seen: Observatio
             comparison.holds(f"masked {path}", "masked", seen.mount(path) is not None, _mounted(seen, path))
     compare_tmpfs(comparison, seen, TmpfsRule("/tmp", tmp_bytes(order), inodes=TMP_INODES))  # noqa: S108
     options = frozenset({"nosuid", "nodev", "noexec"})
-    compare_tmpfs(comparison, seen, TmpfsRule("/dev/shm", shm_bytes(order), options))  # noqa: S108
+    compare_tmpfs(comparison, seen, TmpfsRule("/dev/shm", shm_bytes(order), options, TMP_INODES))  # noqa: S108
     for volume in volumes_of(order):
         path = PLACES[volume.name]
         wanted = {"rw", "nosuid", "nodev"} | (set() if volume.may_execute else {"noexec"})

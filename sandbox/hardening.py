@@ -182,7 +182,7 @@ def _host_config(order: LaunchOrder, setting: Setting, bounds: HostBounds) -> di
         "NanoCpus": nano_cpus(order, bounds),
         "ShmSize": shm_bytes(order),
         "Ulimits": _ulimits(bounds),
-        "Tmpfs": {"/tmp": _tmpfs(order)},  # noqa: S108
+        "Tmpfs": _tmpfs(order),
         "Mounts": _mounts(order, setting),
         "Binds": [],
         "Devices": [],
@@ -242,10 +242,17 @@ def _ulimits(bounds: HostBounds) -> list[dict[str, Any]]:
     ]
 
 
-def _tmpfs(order: LaunchOrder) -> str:
-    """For the job's user, who is named because an old runc ignores the mode; programs may run from it."""
-    size = f"size={tmp_bytes(order)},nr_inodes={TMP_INODES}"
-    return f"rw,exec,nosuid,nodev,{size},uid={JOB_UID},gid={JOB_UID},mode=0700"
+def _tmpfs(order: LaunchOrder) -> dict[str, str]:
+    """Programs may run from /tmp; /dev/shm stands here because by the engine's own setting it has no end of files."""
+    return {
+        "/tmp": f"rw,exec,nosuid,nodev,{_bounds(tmp_bytes(order))},mode=0700",  # noqa: S108
+        "/dev/shm": f"rw,noexec,nosuid,nodev,{_bounds(shm_bytes(order))},mode=1777",  # noqa: S108
+    }
+
+
+def _bounds(size_bytes: int) -> str:
+    """The job's user is named because an old runc ignores the mode where the image has the folder."""
+    return f"size={size_bytes},nr_inodes={TMP_INODES},uid={JOB_UID},gid={JOB_UID}"
 
 
 def _mounts(order: LaunchOrder, setting: Setting) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ APPLETS: Final = (
     *("tee", "test", "timeout", "top", "touch", "tr", "true", "truncate", "umount", "uname", "uniq", "unshare", "wc"),
     *("wget", "which", "whoami", "xargs", "yes"),
 )
-FOLDERS: Final = ("bin", "dev", "etc", "in", "out", "proc", "root", "scratch", "sys", "tmp", "usr")
+FOLDERS: Final = ("bin", "dev", "etc", "proc", "root", "sys", "tmp", "usr")
 PASSWD: Final = b"root:x:0:0:root:/:/bin/sh\njob:x:64001:64001:job:/tmp:/bin/sh\n"
 
 

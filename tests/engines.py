@@ -4,6 +4,9 @@ import hashlib
 import io
 import json
 import os
+import re
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from contextlib import closing
@@ -40,9 +43,9 @@ def need_engine() -> str:
     return SOCKET
 
 
-def an_image(config: Mapping[str, Any], architecture: str | None = None) -> str:
-    """Load an image of one busybox with any configuration, as no Dockerfile is asked to write it; its id."""
-    layer = busybox_layer(static_busybox())
+def an_image(config: Mapping[str, Any], architecture: str | None = None, layer: bytes | None = None) -> str:
+    """Load an image of one busybox, or of that layer, with any configuration a Dockerfile could write; its id."""
+    layer = layer or busybox_layer(static_busybox())
     with closing(docker.APIClient(base_url=f"unix://{SOCKET}")) as api:
         machine = architecture or str(api.version()["Arch"])
         described = {
@@ -65,6 +68,28 @@ def an_image(config: Mapping[str, Any], architecture: str | None = None) -> str:
         return str(api.inspect_image(tag)["Id"])
 
 
+def python_layer() -> bytes:
+    """A tar of a busybox and of the Python that runs the tests, with its library and what the loader asks for."""
+    prefix, version = Path(sys.base_prefix), f"python{sys.version_info.major}.{sys.version_info.minor}"
+    program = Path(sys.executable).resolve()
+    library = Path(os.__file__).parent
+    loaded = {program, *(library / "lib-dynload").glob("*.so")}
+    needed = subprocess.run(["ldd", *map(str, loaded)], capture_output=True, text=True, check=True).stdout
+    paths = {Path(path) for path in re.findall(r"(/\S+) \(0x", needed)}
+    archive = io.BytesIO(busybox_layer(static_busybox()))
+    with tarfile.open(fileobj=archive, mode="a") as tar:
+        tar.add(program, f"{prefix}/bin/python3".lstrip("/"))
+        tar.add(library, f"{prefix}/lib/{version}".lstrip("/"), filter=_without_extras)
+        for path in sorted(paths):
+            tar.add(path.resolve(), str(path).lstrip("/"))
+    return archive.getvalue()
+
+
+def _without_extras(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    parts = set(Path(entry.name).parts)
+    return None if parts & {"test", "site-packages", "dist-packages", "__pycache__", "idlelib", "ensurepip"} else entry
+
+
 def forget_image(image_id: str) -> None:
     """Remove a test's image, if it is there."""
     with closing(docker.APIClient(base_url=f"unix://{SOCKET}")) as api:
@@ -74,11 +99,13 @@ def forget_image(image_id: str) -> None:
             return
 
 
-def an_order(state_dir: Path, image: str, *command: str, **changes: Any) -> LaunchOrder:
-    """A small order for a container; every field can be changed by name."""
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+def an_order(folder: Path, image: str, *command: str, **changes: Any) -> LaunchOrder:
+    """A small order for a container, its state folder below `folder`; each field can be changed by name."""
+    name = f"att_{os.urandom(8).hex()}"
+    state_dir = folder / name
+    state_dir.mkdir(mode=0o700, parents=True)
     fields: dict[str, Any] = {
-        "attempt_id": AttemptId(f"att_{os.urandom(8).hex()}"),
+        "attempt_id": AttemptId(name),
         "fence": Fence(1),
         "job_id": JobId("job_test"),
         "tenant_id": TenantId("ten_test"),
@@ -86,7 +113,7 @@ def an_order(state_dir: Path, image: str, *command: str, **changes: Any) -> Laun
         "level": Level.CONTAINER,
         "image_kind": ImageKind.ENGINE,
         "image_reference": image,
-        "command": command or ("true",),
+        "command": command,
         "env": {},
         "cpus_milli": 1000,
         "memory_bytes": 128 * MIB,

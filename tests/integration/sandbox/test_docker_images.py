@@ -37,7 +37,7 @@ def image() -> Iterator[Callable[..., str]]:
 
 def ran(docker: DockerSandbox, folder: Path, image: str, *command: str) -> Ran:
     """The end, the record and the log of one command."""
-    order = engines.an_order(folder / "state", image, *command, node_id=NODE)
+    order = engines.an_order(folder, image, *command, node_id=NODE)
     sandbox = docker.create(order)
     try:
         record = docker.verify(sandbox, order)
@@ -62,25 +62,25 @@ def test_refused_and_nothing_is_left(
     docker: DockerSandbox, image: Callable[..., str], tmp_path: Path, config: dict[str, Any]
 ) -> None:
     with pytest.raises(ImageRefused):
-        docker.create(engines.an_order(tmp_path / "state", image(**config), node_id=NODE))
+        docker.create(engines.an_order(tmp_path, image(**config), "true", node_id=NODE))
     assert docker.list() == ()
 
 
 def test_another_machine_s_image_is_refused(docker: DockerSandbox, image: Callable[..., str], tmp_path: Path) -> None:
     with pytest.raises(ImageRefused, match="the image is for linux/s390x"):
-        docker.create(engines.an_order(tmp_path / "state", image("s390x"), node_id=NODE))
+        docker.create(engines.an_order(tmp_path, image("s390x"), "true", node_id=NODE))
 
 
 @pytest.mark.parametrize("reference", ["sha256:" + "0" * 64, "nowhere.example/x@sha256:" + "0" * 64])
 def test_an_image_that_is_not_here_is_refused(docker: DockerSandbox, tmp_path: Path, reference: str) -> None:
     with pytest.raises(ImageRefused, match="not on this node"):
-        docker.create(engines.an_order(tmp_path / "state", reference, node_id=NODE))
+        docker.create(engines.an_order(tmp_path, reference, "true", node_id=NODE))
 
 
 @pytest.mark.parametrize("reference", ["corral/busybox", "busybox:latest", "file:///etc/passwd", "../../etc", ""])
 def test_a_reference_that_pins_nothing_is_refused(docker: DockerSandbox, tmp_path: Path, reference: str) -> None:
     with pytest.raises(SandboxFault):
-        docker.create(engines.an_order(tmp_path / "state", reference, node_id=NODE))
+        docker.create(engines.an_order(tmp_path, reference, "true", node_id=NODE))
     assert docker.list() == ()
 
 

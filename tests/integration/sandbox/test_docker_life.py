@@ -41,9 +41,7 @@ def docker(root: Path) -> Iterator[DockerSandbox]:
 @pytest.fixture
 def order(docker: DockerSandbox, tmp_path: Path) -> Callable[..., LaunchOrder]:
     image = ensure_busybox_image(docker.engine, static_busybox())
-    return lambda *command, **changes: engines.an_order(
-        tmp_path / "state", image, *command, **({"node_id": NODE} | changes)
-    )
+    return lambda *command, **changes: engines.an_order(tmp_path, image, *command, **({"node_id": NODE} | changes))
 
 
 def test_a_level_is_offered_after_one_really_ran(docker: DockerSandbox) -> None:
@@ -77,7 +75,7 @@ def test_a_runtime_that_is_missing_is_never_replaced(
     assert not probe.is_offered
     assert "no runtime runsc" in probe.reasons[0]
     with pytest.raises(SandboxFault):
-        other.create(order())
+        other.create(order("true"))
     assert other.list() == ()
     other.close()
 

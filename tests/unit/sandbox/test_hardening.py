@@ -135,6 +135,11 @@ def test_tmp_has_a_size_an_owner_and_no_devices() -> None:
     assert {"nosuid", "nodev", "uid=64001", "gid=64001", "nr_inodes=65536", f"size={256 * MIB}"} <= options
 
 
+def test_shared_memory_has_an_end_of_files_too() -> None:
+    options = set(a_body()["HostConfig"]["Tmpfs"]["/dev/shm"].split(","))
+    assert {"noexec", "nosuid", "nodev", "nr_inodes=65536", f"size={64 * MIB}"} <= options
+
+
 def test_a_large_job_s_tmp_is_capped() -> None:
     assert f"size={4 << 30}" in a_body(an_order(memory_bytes=1 << 40))["HostConfig"]["Tmpfs"]["/tmp"]
 
