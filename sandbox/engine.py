@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from sandbox.contract import (
 from sandbox.engine_client import DEFAULT_SOCKET, EngineClient, NameTaken, NoSuchContainer
 from sandbox.engine_facts import EngineFacts, read_facts, static_busybox, warnings
 from sandbox.engine_held import HeldNotes, held_by_labels
-from sandbox.engine_probe import probe_folder, probe_order, try_out
+from sandbox.engine_probe import PROBE_TENANT, forget_folder, probe_folder, probe_order, try_out
 from sandbox.engine_verify import compare_configured, compare_observed, container_pids, gate_pid, record_image
 from sandbox.hardening import (
     GATE_PLACE,
@@ -105,6 +105,10 @@ class DockerSandbox:
             facts = self._facts = read_facts(self.engine)
             version = facts.runc_version if self._runtime == "runc" else ""
             self._check_node(facts)
+            for left in self._everything():
+                if left.tenant_id == PROBE_TENANT:  # of a probe that died
+                    self.remove(left.sandbox_id, None)
+                    forget_folder(self._root, left.state_dir)
             with probe_folder(self._root) as folder:
                 image_id = ensure_busybox_image(self.engine, static_busybox())
                 try_out(self, probe_order(folder, self._node_id, self.level, image_id))
@@ -197,15 +201,8 @@ class DockerSandbox:
         self._held.forget(sandbox)
 
     def list(self) -> tuple[Held, ...]:
-        """Every container of this node and level, and every volume or note without one."""
-        found = {}
-        for row in self.engine.containers({LABEL_NODE: self._node_id, LABEL_LEVEL: self.level.value}):
-            name = str(row["Names"][0]).lstrip("/")
-            found[name] = held_by_labels(name, row["Labels"], row["State"] in ALIVE)
-        for name in self._held.names():
-            if name not in found and (labels := self._held.labels(name)) is not None:
-                found[name] = held_by_labels(name, labels, is_alive=False)
-        return tuple(found[name] for name in sorted(found))
+        """Every container of this node and level, and every note without one; not a probe's, which the next removes."""
+        return tuple(held for held in self._everything() if held.tenant_id != PROBE_TENANT)
 
     def pids(self, sandbox: SandboxId) -> frozenset[int]:
         """The host's process ids in the container's control group; empty when it does not run."""
@@ -214,6 +211,16 @@ class DockerSandbox:
         except NoSuchContainer:
             return frozenset()
         return container_pids(pid) if pid else frozenset()
+
+    def _everything(self) -> Sequence[Held]:
+        found = {}
+        for row in self.engine.containers({LABEL_NODE: self._node_id, LABEL_LEVEL: self.level.value}):
+            name = str(row["Names"][0]).lstrip("/")
+            found[name] = held_by_labels(name, row["Labels"], row["State"] in ALIVE)
+        for name in self._held.names():
+            if name not in found and (labels := self._held.labels(name)) is not None:
+                found[name] = held_by_labels(name, labels, is_alive=False)
+        return [found[name] for name in sorted(found)]
 
     def _check_node(self, facts: EngineFacts) -> None:
         if os.geteuid() != 0:
@@ -254,7 +261,7 @@ class DockerSandbox:
         """The gate's folder and the volumes."""
         folder = order.state_dir / GATE_FOLDER
         gate.make_folder(folder, JOB_UID)
-        (folder / SCRIPT).write_text(gate.SCRIPT)
+        _write_once(folder / SCRIPT, gate.SCRIPT)
         self._place_busybox(folder / BUSYBOX)
         return self._volumes.provide(name, volumes_of(order))
 
@@ -318,3 +325,12 @@ class DockerSandbox:
             except NoSuchContainer:
                 return None
         return Path(labels[LABEL_STATE]) if LABEL_STATE in labels else None
+
+
+def _write_once(file: Path, text: str) -> None:
+    """Write a file that anyone may read, whole or not at all; one that is there may be being read, and stays."""
+    if not file.exists():
+        draft = file.with_name(f"{file.name}.new")
+        draft.write_text(text)
+        draft.chmod(0o644)
+        draft.replace(file)

@@ -11,6 +11,8 @@ from domain.ids import AttemptId, Fence, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
 from sandbox.contract import IsolationRecord, LaunchOrder, Sandbox, SandboxFault
 
+PROBE_TENANT: Final = TenantId("ten_probe")
+PROBES: Final = "probes"
 ENDS_WITHIN_S: Final = 30.0
 MIB: Final = 1 << 20
 
@@ -22,7 +24,7 @@ def probe_order(state_dir: Path, node_id: NodeId, level: Level, image_id: str) -
         attempt_id=AttemptId(name),
         fence=Fence(1),
         job_id=JobId("job_probe"),
-        tenant_id=TenantId("ten_probe"),
+        tenant_id=PROBE_TENANT,
         node_id=node_id,
         level=level,
         image_kind=ImageKind.ENGINE,
@@ -68,9 +70,15 @@ def try_out(sandbox: Sandbox, order: LaunchOrder) -> IsolationRecord:
 @contextmanager
 def probe_folder(root: Path) -> Iterator[Path]:
     """A state folder for one probe, gone afterwards."""
-    folder = root / "probes" / uuid.uuid4().hex
+    folder = root / PROBES / uuid.uuid4().hex
     folder.mkdir(mode=0o700, parents=True)
     try:
         yield folder
     finally:
-        rmtree(folder)  # ours alone: nothing in it was ever writable inside, but for a FIFO
+        forget_folder(root, folder)
+
+
+def forget_folder(root: Path, folder: Path) -> None:
+    """Delete a probe's state folder; any other stays. It is ours alone: inside, nothing but a FIFO of it is writable."""
+    if folder.parent == root / PROBES and folder.is_dir():
+        rmtree(folder)

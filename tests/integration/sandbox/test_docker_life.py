@@ -15,6 +15,7 @@ from sandbox.contract import EngineAway, LaunchOrder, SandboxFault, SandboxId, S
 from sandbox.engine import DockerSandbox
 from sandbox.engine_facts import static_busybox
 from sandbox.engine_held import HeldNotes
+from sandbox.engine_probe import PROBE_TENANT
 from sandbox.local_image import ensure_busybox_image
 
 NODE = NodeId("nod_test_life")
@@ -50,6 +51,16 @@ def test_a_level_is_offered_after_one_really_ran(docker: DockerSandbox) -> None:
     assert probe.runtime == "runc"
     assert probe.runtime_version
     assert docker.list() == ()
+
+
+def test_what_a_dead_probe_left_is_removed_by_the_next(
+    docker: DockerSandbox, order: Callable[..., LaunchOrder]
+) -> None:
+    docker.create(order("true", tenant_id=PROBE_TENANT))
+    assert docker.list() == ()
+    assert engines.container_ids(NODE)
+    assert docker.probe().is_offered
+    assert not engines.container_ids(NODE)
 
 
 def test_without_an_engine_nothing_is_offered_and_nothing_is_said_of_sandboxes(root: Path, tmp_path: Path) -> None:
