@@ -26,7 +26,6 @@ from worker.heartbeat import Heart, Pulse
 from worker.levels import Levels
 from worker.poke import Poke, PokeListener
 from worker.settings import WorkerSettings
-from worker.state_folder import StateFolder
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +80,7 @@ class Agent:
     def start(self) -> None:
         """Take up what an earlier agent left, then begin to hear and to beat."""
         self._settings.attempts_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in state_folder.found(self._settings.attempts_dir):
-            log.info("attempt %s is taken up again", folder.attempt_id)
-            with self._lock:
-                self._begin(folder)
+        self._adopt()
         self._orphans.sweep_probes()
         self._levels.probe_missing()
         self._orphans.sweep()
@@ -121,12 +117,18 @@ class Agent:
             except OSError as error:
                 log.error("%s is not started: its folder cannot be made: %s", attempt_id, error)
                 return
-            self._begin(folder)
+            attempt = self._attempts[attempt_id] = Attempt(folder, self._tools, self._forget)
+            attempt.start()
 
-    def _begin(self, folder: StateFolder) -> None:
-        attempt = Attempt(folder, self._tools, self._forget)
-        self._attempts[attempt.id] = attempt
-        attempt.start()
+    def _adopt(self) -> None:
+        """Go on with every attempt that has a folder, once the devices that these hold have been looked at."""
+        adopted = [Attempt(f, self._tools, self._forget) for f in state_folder.found(self._settings.attempts_dir)]
+        with self._lock:
+            self._attempts = {attempt.id: attempt for attempt in adopted}
+        self._devices.look(self._held_devices(), self._pids_of_ours)
+        for attempt in adopted:
+            log.info("attempt %s is taken up again", attempt.id)
+            attempt.start()
 
     def _forget(self, attempt: Attempt) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from corral.node import HeldSandbox, Started
 from domain.ids import AttemptId, Fence
 from sandbox import boot_clock
 from sandbox.contract import Exit, LaunchOrder, SandboxFault, SandboxId, StopReason
-from worker import closing, endings, launching
+from worker import closing, endings, launching, orders
 from worker.contact import BackOff, Leaving
 from worker.course import Course, Dropped, StoppedEarly, Tools
 from worker.state_folder import Stage, StateFolder
@@ -35,7 +35,7 @@ class Attempt:
         self._course = Course(folder, tools)
         self._folder = folder
         self._on_over = on_over
-        self._device_uuids: frozenset[str] = frozenset()
+        self._device_uuids = orders.device_uuids(folder.facts(Stage.CLAIMED))
         self._surprises = 0
         self._thread = threading.Thread(target=self._walk, name=folder.attempt_id, daemon=True)
 
@@ -97,7 +97,7 @@ class Attempt:
     def _go_through(self) -> None:
         course = self._course
         order = launching.claim(course)
-        self._device_uuids = frozenset(grant.uuid for grant in order.devices)
+        self._device_uuids = orders.device_uuids(self._folder.facts(Stage.CLAIMED))
         if self._folder.facts(Stage.ENDED) is None:
             self._folder.note(Stage.ENDED, **self._ended(order))
         closing.collect(course, order)

@@ -16,7 +16,7 @@ from sandbox.runner_link import JOURNAL
 from sandbox.unpack import UnpackLimits
 from worker import endings, orders
 from worker.api_link import ApiFault, Away, Damaged, Refused, Stale, Unknown
-from worker.contact import BackOff
+from worker.contact import BackOff, Leaving
 from worker.course import Course, Dropped
 from worker.device_watch import why_not_these
 from worker.preparation import unpack_inputs
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 DOWNLOADS_MAX = 3
 """Tries to get an input undamaged."""
+CONTACT_LOOK_S = 0.5
+"""How often a wait for the API's answer looks whether the attempt is still wanted."""
 
 
 def claim(course: Course) -> LaunchOrder:
@@ -176,7 +178,9 @@ def _await_contact(course: Course) -> None:
     """A node that has not been heard of lately starts nothing new, even what it has prepared."""
     while course.tools.contact.is_silent(boot_clock.now_us()):
         course.check()
-        BackOff(course.tools.leaving).pause()
+        if course.tools.leaving.is_set():
+            raise Leaving
+        course.tools.contact.wait(CONTACT_LOOK_S)
 
 
 def _renew_reach(course: Course, box: Sandbox, sandbox_id: SandboxId, order: LaunchOrder) -> None:

@@ -31,6 +31,11 @@ def ordered(facts: dict[str, Any]) -> Order:
     return Order.model_validate(facts["order"])
 
 
+def device_uuids(facts: dict[str, Any] | None) -> frozenset[str]:
+    """The devices of an attempt; none while it is not claimed."""
+    return frozenset() if facts is None else frozenset(device.uuid for device in ordered(facts).devices)
+
+
 def launch_order(facts: dict[str, Any], folder: Path, settings: WorkerSettings) -> LaunchOrder:
     """What the backend is to make; the same at each call for the same journal."""
     order = ordered(facts)
