@@ -79,6 +79,6 @@ def probe_folder(root: Path) -> Iterator[Path]:
 
 
 def forget_folder(root: Path, folder: Path) -> None:
-    """Delete a probe's state folder; any other stays. It is ours alone: inside, nothing but a FIFO of it is writable."""
+    """Delete a probe's state folder; any other stays. Ours alone: inside, nothing of it but a FIFO is writable."""
     if folder.parent == root / PROBES and folder.is_dir():
         rmtree(folder)
