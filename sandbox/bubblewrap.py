@@ -95,6 +95,8 @@ class BubblewrapSandbox:
             if journalled_exit(order.state_dir) is None:
                 spawn(order.state_dir)
                 state = link.wait_gate()
+                if state.exit is not None and state.stop_reason is None:
+                    raise SandboxFault(state.error)
                 if state.gate_pid is not None and not state.is_gate_opened and state.exit is None:
                     _tighten(state.gate_pid, order)
         except (SandboxFault, OSError) as error:

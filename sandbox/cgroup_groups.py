@@ -1,6 +1,8 @@
 """Makes a control group for one sandbox, where the host lets us: both versions, as root or in a delegated subtree."""
 
 import os
+import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from sandbox import cgroups
 OURS = "corral"
 CPU_PERIOD_US = 100_000
 CONTROLLERS = ("memory", "pids", "cpu")
+GONE_WITHIN_S, POLL_S = 5.0, 0.01
 NO_GROUP = (
     "the host gives no control group for it: run the agent as root, or delegate it a subtree (systemd: Delegate=yes)"
 )
@@ -51,22 +54,43 @@ def make(name: str, memory_bytes: int, pids: int, cpus_milli: int) -> Group:
 
 
 def remove(name: str) -> None:
-    """Take the group away. One that still holds a process stays: its sandbox is not gone.
+    """Kill what is left in the group, and take it away.
 
     Raises:
-        OSError: it still holds processes.
+        OSError: a process in it does not die.
     """
-    for controller in CONTROLLERS:
-        for parent in _parents(controller):
-            folder = parent / name
-            if folder.is_dir():
+    deadline = time.monotonic() + GONE_WITHIN_S
+    for folder in _existing(name):
+        while True:
+            try:
                 folder.rmdir()
+                break
+            except FileNotFoundError:
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            for pid in _pids(folder):
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(POLL_S)
 
 
 def pids_in(name: str) -> frozenset[int]:
     """The processes in the group."""
-    files = [parent / name / "cgroup.procs" for controller in CONTROLLERS for parent in _parents(controller)]
-    return frozenset(int(word) for file in files if file.exists() for word in file.read_text().split())
+    return frozenset(pid for folder in _existing(name) for pid in _pids(folder))
+
+
+def _existing(name: str) -> list[Path]:
+    """The group's folders, each once: version 2 has one for all controllers."""
+    folders = {parent / name for controller in CONTROLLERS for parent in _parents(controller)}
+    return sorted(folder for folder in folders if folder.is_dir())
+
+
+def _pids(folder: Path) -> list[int]:
+    try:
+        return [int(word) for word in (folder / "cgroup.procs").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def _folder(controller: str, name: str) -> Path | None:

@@ -205,7 +205,7 @@ class RunnerLink:
                 connection.settimeout(_left(deadline))
                 try:
                     _send(connection, request)
-                    line = connection.makefile("rb").readline()
+                    line = _line(connection)
                 except TimeoutError as error:
                     if is_late_fine:
                         raise
@@ -225,6 +225,8 @@ class RunnerLink:
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise RunnerAway(f"no runner came up: {_complaint(self._state_dir)}") from error
+                if not (self._state_dir / PLAN).exists():
+                    raise SandboxFault("no sandbox was made here, or its record is gone") from error
             if not spawned:
                 spawn(self._state_dir)
                 spawned = True
@@ -248,6 +250,16 @@ def _connect(state_dir: Path, timeout_s: float) -> socket.socket:
 
 def _send(connection: socket.socket, request: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(request).encode() + b"\n")
+
+
+def _line(connection: socket.socket) -> bytes:
+    """One answer; empty if the runner ended before it was whole."""
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        if not (part := connection.recv(65536)):
+            return b""
+        data += part
+    return bytes(data)
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,10 @@ def now_us() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
 
+LONGEST_MS = 10_000
+"""The kernel's waiting does not count the time asleep, the deadlines do: look again before long."""
+
+
 class Loop:
     """Waits for descriptors and times, and calls back."""
 
@@ -35,7 +39,7 @@ class Loop:
     def turn(self) -> None:
         soonest = min((when for when, _ in self._timers.values()), default=None)
         wait_ms = None if soonest is None else max(0, -((now_us() - soonest) // 1000))
-        for fd, _ in self._poll.poll(None if wait_ms is None else min(wait_ms, 3_600_000)):
+        for fd, _ in self._poll.poll(None if wait_ms is None else min(wait_ms, LONGEST_MS)):
             if fd in self._readers:
                 self._readers[fd]()
         for name, (when, call) in list(self._timers.items()):

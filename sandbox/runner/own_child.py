@@ -49,6 +49,8 @@ class OwnChild:
 
     def gate_ready(self) -> None:
         """Keep what only a gate shows: who it is, and its folders, which outlive it."""
+        if self._init_fd < 0:
+            self._status_came()  # it was written before the gate began
         children = _children(self._init_pid)
         if len(children) != 1:
             self._complaint = b"the gate cannot be found among the sandbox's processes"
@@ -99,7 +101,7 @@ class OwnChild:
 
     def _all_gone(self) -> None:
         self._loop.forget(self._init_fd)
-        error = self._complaint.decode(errors="replace").strip()
+        error = self._complaint.decode(errors="replace").strip().rpartition("\n")[2]
         code: int | None = self._code
         if self._code < 0:
             code, error = None, f"the sandbox was killed from outside (signal {-self._code})"
