@@ -48,7 +48,8 @@ from sandbox.hardening import (
 )
 from sandbox.image_gate import AdmittedImage, admit, check_reference
 from sandbox.local_image import ensure_busybox_image
-from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, engine_plan, spawn, write_plan
+from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, engine_plan, write_plan
+from sandbox.runner_spare import SpareRunners
 from sandbox.scratch import ScratchPool
 from sandbox.seccomp import engine_profile
 
@@ -86,6 +87,7 @@ class DockerSandbox:
         self._runtime = runtime
         self._volumes = ScratchPool(root, JOB_UID)
         self._held = HeldNotes(root / "held")
+        self._runners = SpareRunners()
         self._helpers = ThreadPoolExecutor(4, thread_name_prefix="sandbox")
         self._images: dict[str, AdmittedImage] = {}
         self._facts: EngineFacts | None = None
@@ -96,6 +98,7 @@ class DockerSandbox:
         """Let go of connections and threads. Sandboxes, their runners and mounts stay."""
         self._volumes.close()
         self._helpers.shutdown(wait=True)
+        self._runners.close()
         self.engine.close()
 
     def probe(self) -> Probe:
@@ -164,6 +167,7 @@ class DockerSandbox:
         """Open the gate; a runner that finds a deadline past refuses, and `wait` tells how it ended."""
         RunnerLink(order.state_dir).open()
         self._volumes.refill_soon()
+        self._runners.refill()
 
     def wait(self, sandbox: SandboxId, order: LaunchOrder, timeout_s: float | None) -> Exit | None:
         """How it ended, as its runner measured it; None if it still runs when the time is up."""
@@ -297,7 +301,7 @@ class DockerSandbox:
             write_plan(order.state_dir, engine_plan(order, self.engine.socket_path, name))
         elif RunnerLink(order.state_dir).is_running():
             return
-        spawn(order.state_dir)
+        self._runners.start(order.state_dir)
 
     def _make(self, name: str, body: Mapping[str, Any]) -> None:
         try:

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RUN = "import sys; sys.path.append(sys.argv[1]); from sandbox.runner.life import main; main(sys.argv[2])"
 """The root comes after the standard library, so that nothing beside us can stand in for it."""
 PLAN, JOURNAL, SOCKET, LOG = "run.json", "journal.jsonl", "runner.sock", "log"
+FINISHED = "finished"
+"""There from the moment on that no runner is wanted in a folder any more."""
 ANSWER_WITHIN_S = 10.0
 """Longest wait for a runner to come up, or to answer anything but `wait`."""
 POLL_S = 0.005
@@ -177,7 +179,8 @@ class RunnerLink:
         return fds[0]
 
     def finish(self) -> None:
-        """Kill what is left and let the runner end. Does not start one if none runs."""
+        """Kill what is left and let the runner end. Does not start one if none runs; one that is coming up ends too."""
+        (self._state_dir / FINISHED).touch()  # before the look: a runner looks for it after it can be seen
         if not self.is_running():
             return
         try:

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -161,6 +163,26 @@ def leftovers(root: Path, node_id: str, known_ids: frozenset[str]) -> Leftovers:
         control_groups=tuple(sorted(groups)),
         files=tuple(str(f) for name in ("mounts", "held", "probes") for f in (root / name).glob("*")),
     )
+
+
+def runners(folder: Path) -> tuple[str, ...]:
+    """State folders below `folder` in which a runner still runs."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"sandbox.runner" in (process / "cmdline").read_bytes():
+                found.append(str((process / "cwd").readlink()))
+        except OSError:
+            continue  # it ended meanwhile
+    return tuple(place for place in found if place.startswith(str(folder)))
+
+
+def until_no_runner(folder: Path, within_s: float = 20.0) -> None:
+    """Every runner below `folder` must end, one that was coming up while its sandbox went away included."""
+    deadline, pause = time.monotonic() + within_s, threading.Event()
+    while left := runners(folder):
+        assert time.monotonic() < deadline, f"runners are left in {left}"
+        pause.wait(0.02)
 
 
 def container_ids(node_id: str) -> frozenset[str]:

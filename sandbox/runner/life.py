@@ -14,7 +14,7 @@ from sandbox.runner.loop import Loop, now_us
 from sandbox.runner.own_child import OwnChild
 from sandbox.runner.pump import Pump
 
-GO, LOCK, PLAN, DEADLINE = "gate/go", "runner.lock", "run.json", "deadline"
+GO, LOCK, PLAN, DEADLINE, FINISHED = "gate/go", "runner.lock", "run.json", "deadline", "finished"
 GATE_POLL_US = 3_000
 
 
@@ -37,6 +37,9 @@ class Runner:
 
     def run(self) -> None:
         self._askers.listen()
+        if os.path.exists(FINISHED):  # told to end before it could be asked
+            self._askers.close()
+            return
         if self._exited is None:
             self._begin()
         while not (self._is_finishing and (self._exited or self._plan["kind"] == "engine")):

@@ -33,6 +33,7 @@ def sandbox(tmp_path: Path) -> Iterator[DockerSandbox]:
     yield backend
     backend.close()
     assert engines.leftovers(root, NODE, frozenset()) == engines.NOTHING
+    engines.until_no_runner(tmp_path)
 
 
 @pytest.fixture

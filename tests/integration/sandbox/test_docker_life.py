@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def docker(root: Path) -> Iterator[DockerSandbox]:
+def docker(root: Path, tmp_path: Path) -> Iterator[DockerSandbox]:
     """A backend that must leave nothing behind, whatever the test did with it."""
     sandbox = DockerSandbox(root, NODE, engines.need_engine())
     yield sandbox
@@ -37,6 +37,7 @@ def docker(root: Path) -> Iterator[DockerSandbox]:
         sandbox.remove(held.sandbox_id, None)
     sandbox.close()
     assert engines.leftovers(root, NODE, ids) == engines.NOTHING
+    engines.until_no_runner(tmp_path)
 
 
 @pytest.fixture
