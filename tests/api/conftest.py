@@ -12,7 +12,7 @@ from tars import tar_of
 
 from api.app import create_app
 from api.settings import ApiSettings
-from store.engine import writing
+from store.engine import open_engine, writing
 from store.keys import mint_key
 
 NOWHERE = "unix:///nonexistent/corral-test-redis.sock"
@@ -64,6 +64,28 @@ def tenant(admin: Actor, image: str) -> Actor:
 def rival(admin: Actor, image: str) -> Actor:
     """Another one."""
     return a_tenant(admin, "rival")
+
+
+@pytest.fixture(scope="session")
+def fuzzed_admin(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Actor]:
+    """The admin of a server that lives for the whole session: for tables of requests that store nothing."""
+    home = tmp_path_factory.mktemp("fuzzed")
+    (home / "corral.db").write_bytes(sqlite_template.read_bytes())
+    url = f"sqlite:///{home}/corral.db"
+    engine = open_engine(url)
+    with writing(engine) as session:
+        _, key = mint_key(session, None, "first")
+    engine.dispose()
+    served = create_app(ApiSettings(database_url=url, redis_url=NOWHERE, storage_url=f"file://{home}/storage"))
+    with TestClient(served, raise_server_exceptions=False) as started:
+        yield Actor(started, key)
+
+
+@pytest.fixture(scope="session")
+def fuzzed(fuzzed_admin: Actor) -> Actor:
+    """A tenant there, and the image that `a_job` names."""
+    fuzzed_admin.made("/images", {"name": "busybox", "reference": IMAGE})
+    return a_tenant(fuzzed_admin, "fuzzed")
 
 
 @pytest.fixture
