@@ -32,7 +32,7 @@ FULL_PASS_SECONDS = 1.0
 """A pass is made this often though nobody asked for one; less often where it takes long."""
 DUTY = 4
 """Time between unasked passes, in durations of the last."""
-LONG_PASS_SECONDS = 0.02
+LONG_PASS_SECONDS = 0.1
 """After a pass that took longer than this, the next waits as long, so that many wakings don't take a whole CPU."""
 
 

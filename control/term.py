@@ -26,6 +26,7 @@ class Term:
 
     def __init__(self, engine: Engine, redis_url: str, hints: Hints, epoch: int, metrics: Metrics) -> None:
         self._stop = threading.Event()
+        self._hints = hints
         self._wake = WakeUp(redis_url)
         dispatcher = Dispatcher(engine, hints, epoch, metrics)
         sweeper = Sweeper(engine, hints, epoch)
@@ -44,6 +45,7 @@ class Term:
     def end(self) -> None:
         """Stop them, and wait until they have; each finishes what it is committing."""
         self._stop.set()
+        self._hints.wake()  # so that the dispatcher sees it now
         for thread in self._threads:
             thread.join()
         self._wake.close()

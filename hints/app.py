@@ -56,7 +56,7 @@ def node_app(redis_url: str, node_id: NodeId) -> Celery:
         task_default_queue=queue.name,
         task_acks_late=True,
         task_acks_on_failure_or_timeout=True,  # the sweep sends again what still matters
-        worker_prefetch_multiplier=1,
+        worker_prefetch_multiplier=0,  # no limit: with one, a lost acknowledgement would leave the node deaf for ever
         broker_connection_retry=True,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
