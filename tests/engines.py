@@ -154,7 +154,7 @@ def leftovers(root: Path, node_id: str, known_ids: frozenset[str]) -> Leftovers:
     """What is left of the containers in `known_ids` and of everything below `root`; spare images do not count."""
     with closing(docker.APIClient(base_url=f"unix://{SOCKET}")) as api:
         rows = api.containers(all=True, filters={"label": f"corral.node={node_id}"})
-    groups = (path.name for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir() and path.name in known_ids)
+    groups = {name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names} & known_ids  # a walk minds no race
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return Leftovers(
         containers=tuple(row["Names"][0] for row in rows),
