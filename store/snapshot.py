@@ -4,83 +4,48 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, update
-from sqlmodel import Session, col, select
+from sqlalchemy import Select, bindparam, select, update
+from sqlmodel import Session
 
 from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
 from domain.scheduling.snapshot import ANY_MODEL, Demand, Device, Reason, Snapshot, TenantShare
 from domain.scheduling.snapshot import Node as NodeView
 from domain.states import JobState
+from store.base import Row
 from store.tables import Gpu, Job, Node, Quota, Tenant
 
 log = logging.getLogger(__name__)
 
 ALL_LEVELS = frozenset(Level)
-# plain columns: with the ORM's objects it takes three times as long
-TENANT_COLUMNS: Sequence[Any] = (Tenant.id, Tenant.parent_id, Tenant.weight, Tenant.state)
-QUOTA_COLUMNS: Sequence[Any] = (
-    Quota.tenant_id,
-    Quota.model,
-    Quota.gpu_limit_milli,
-    Quota.gpu_used_milli,
-    Quota.most_running,
-    Quota.running_used,
-    Quota.isolation_levels,
-)
-NODE_COLUMNS: Sequence[Any] = (
-    Node.id,
-    Node.name,
-    Node.state,
-    Node.is_reachable,
-    Node.levels,
-    Node.cuda_driver,
-    Node.cpus_milli,
-    Node.cpus_milli_used,
-    Node.memory_bytes,
-    Node.memory_bytes_used,
-    Node.scratch_bytes,
-    Node.scratch_bytes_used,
-)
-GPU_COLUMNS: Sequence[Any] = (
-    Gpu.id,
-    Gpu.node_id,
-    Gpu.uuid,
-    Gpu.model,
-    Gpu.memory_bytes,
-    Gpu.used_milli,
-    Gpu.state,
-    Gpu.health,
-)
-CHANGING_COLUMNS: Sequence[Any] = (
-    Job.id,
-    Job.tenant_id,
-    Job.fence,
-    Job.priority,
-    Job.not_before_us,
-    Job.reason_code,
-)
 JOBS_IN_A_QUERY = 500
-JOB_COLUMNS: Sequence[Any] = (
-    Job.id,
-    Job.fence,
-    Job.tenant_id,
-    Job.priority,
-    Job.submitted_us,
-    Job.not_before_us,
-    Job.gpus,
-    Job.models,
-    Job.gpu_memory_min_bytes,
-    Job.cpus_milli,
-    Job.memory_bytes,
-    Job.scratch_bytes,
-    Job.output_bytes,
-    Job.least_level,
-    Job.image_kind,
-    Job.min_cuda,
-    Job.avoid_nodes,
-)
 OnUnreadable = Callable[[JobId, Exception], None]
+
+
+def _columns(row: type[Row], names: str) -> Select[Any]:
+    """A query for plain columns: the ORM's objects, and even its statements, take several times as long."""
+    table = row.metadata.tables[str(row.__tablename__)]
+    return select(*(table.c[name] for name in names.split()))
+
+
+_JOB = Row.metadata.tables["job"].c
+_IS_WAITING = (_JOB.state == JobState.QUEUED) & _JOB.cancel_requested.is_(False)
+_TENANTS = _columns(Tenant, "id parent_id weight state")
+_QUOTAS = _columns(Quota, "tenant_id model gpu_limit_milli gpu_used_milli most_running running_used isolation_levels")
+_NODES = _columns(
+    Node,
+    "id name state is_reachable levels cuda_driver cpus_milli cpus_milli_used memory_bytes memory_bytes_used"
+    " scratch_bytes scratch_bytes_used",
+)
+_GPUS = _columns(Gpu, "id node_id uuid model memory_bytes used_milli state health").where(
+    Row.metadata.tables["gpu"].c.state != "absent"
+)
+_CHANGING = _columns(Job, "id tenant_id fence priority not_before_us reason_code").where(_IS_WAITING)
+_JOBS = _columns(
+    Job,
+    "id fence tenant_id priority submitted_us not_before_us gpus models gpu_memory_min_bytes cpus_milli memory_bytes"
+    " scratch_bytes output_bytes least_level image_kind min_cuda avoid_nodes",
+).where(_IS_WAITING, _JOB.id.in_(bindparam("wanted", expanding=True)))
 
 
 class SnapshotReader:
@@ -98,9 +63,9 @@ class SnapshotReader:
 
     def read(self, session: Session) -> Snapshot:
         """The cluster, the tenants, and all queued jobs that nobody asked to cancel."""
-        tenants = {row.id: row for row in _rows(session, TENANT_COLUMNS)}
+        tenants = {row.id: row for row in _rows(session, _TENANTS)}
         quotas: dict[str, dict[str, Any]] = {tenant_id: {} for tenant_id in tenants}
-        for quota in _rows(session, QUOTA_COLUMNS):
+        for quota in _rows(session, _QUOTAS):
             quotas.setdefault(quota.tenant_id, {})[quota.model] = quota
         levels = {tenant_id: _allowed_levels(tenant_id, tenants, quotas) for tenant_id in tenants}
         return Snapshot(
@@ -110,14 +75,13 @@ class SnapshotReader:
         )
 
     def _queue(self, session: Session, levels: Mapping[str, frozenset[Level]]) -> tuple[Demand, ...]:
-        rows = _rows(session, CHANGING_COLUMNS, _is_waiting())
+        rows = _rows(session, _CHANGING)
         known = self._known
         self._known = {row.id: known[row.id] for row in rows if _is_as_known(row, known.get(row.id), levels)}
         self.codes = {row.id: row.reason_code for row in rows}
         unknown = [row.id for row in rows if row.id not in self._known]
         for start in range(0, len(unknown), JOBS_IN_A_QUERY):
-            wanted = col(Job.id).in_(unknown[start : start + JOBS_IN_A_QUERY])
-            for row in _rows(session, JOB_COLUMNS, wanted & _is_waiting()):
+            for row in _rows(session, _JOBS, wanted=unknown[start : start + JOBS_IN_A_QUERY]):
                 self._learn(row, levels)
         return tuple(demand for _, demand in self._known.values())
 
@@ -138,8 +102,8 @@ def write_reasons(session: Session, reasons: Mapping[JobId, Reason]) -> None:
     if not reasons:
         return
     statement = (
-        update(Job.__table__)  # type: ignore[attr-defined]
-        .where(col(Job.id) == bindparam("of_job"), col(Job.state) == JobState.QUEUED)
+        update(Row.metadata.tables["job"])
+        .where(_JOB.id == bindparam("of_job"), _JOB.state == JobState.QUEUED)
         .values(reason_code=bindparam("code"), reason_text=bindparam("sentence"), reason_numbers=bindparam("numbers"))
     )
     rows = [
@@ -149,15 +113,15 @@ def write_reasons(session: Session, reasons: Mapping[JobId, Reason]) -> None:
     session.connection().execute(statement, rows)
 
 
-def _rows(session: Session, columns: Sequence[Any], *conditions: Any) -> Sequence[Any]:
-    return session.connection().execute(select(*columns).where(*conditions)).all()
+def _rows(session: Session, query: Select[Any], **values: Any) -> Sequence[Any]:
+    return session.connection().execute(query, values).all()
 
 
 def _nodes(session: Session) -> tuple[NodeView, ...]:
     devices: dict[str, list[Device]] = {}
-    for gpu in _rows(session, GPU_COLUMNS, col(Gpu.state) != "absent"):
+    for gpu in _rows(session, _GPUS):
         devices.setdefault(gpu.node_id, []).append(_device(gpu))
-    return tuple(_node(row, tuple(devices.get(row.id, ()))) for row in _rows(session, NODE_COLUMNS))
+    return tuple(_node(row, tuple(devices.get(row.id, ()))) for row in _rows(session, _NODES))
 
 
 def _device(gpu: Any) -> Device:
@@ -226,10 +190,6 @@ def _is_as_known(row: Any, known: tuple[int, Demand] | None, levels: Mapping[str
         and demand.not_before == row.not_before_us
         and demand.allowed_levels == levels.get(row.tenant_id)
     )
-
-
-def _is_waiting() -> Any:
-    return (col(Job.state) == JobState.QUEUED) & col(Job.cancel_requested).is_(False)
 
 
 def _demand(row: Any, allowed_levels: frozenset[Level]) -> Demand:
