@@ -9,6 +9,7 @@ from typing import Any, Final
 from sandbox import gate
 from sandbox.contract import LaunchOrder, SandboxFault
 from sandbox.hardening import MASKED, NOFILE, OOM_SCORE_ADJ, shm_bytes, tmp_bytes
+from sandbox.host_gpus import nodes_of
 from sandbox.image_gate import STEERING
 
 JOB_UID: Final = 64002
@@ -126,8 +127,6 @@ def _check(order: LaunchOrder) -> None:
         raise SandboxFault(f"the variable {steering[0]} is not a job's to set")
     if order.pids_limit <= 0 or order.memory_bytes <= 0 or order.cpus_milli <= 0 or order.output_bytes <= 0:
         raise SandboxFault("an order without a limit of processes, memory, CPUs or output is not run")
-    if any(not device.is_simulated for device in order.devices):
-        raise SandboxFault("the process level gives no GPU: nothing would keep a job from the others on the machine")
 
 
 def _host_parts(order: LaunchOrder, ground: Ground) -> Iterator[Argument]:
@@ -149,6 +148,8 @@ def _kernel_parts(order: LaunchOrder, ground: Ground) -> Iterator[Argument]:
     for path, is_folder in {"/proc/1": True, **ground.masked}.items():
         yield from _empty(path) if is_folder else ("--ro-bind", "/dev/null", path)
     yield from ("--dev", "/dev")
+    for name in nodes_of(order.devices):
+        yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
     yield from _tmpfs("/dev/shm", shm_bytes(order))  # noqa: S108
     yield from ("--remount-ro", "/dev")  # a tmpfs without a limit
 

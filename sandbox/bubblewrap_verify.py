@@ -10,6 +10,7 @@ from sandbox.cgroup_groups import NO_GROUP, Group
 from sandbox.comparison import Comparison
 from sandbox.contract import LaunchOrder
 from sandbox.hardening import NOFILE, OOM_SCORE_ADJ, TMP_INODES, shm_bytes, tmp_bytes
+from sandbox.host_gpus import nodes_of
 from sandbox.observe import PROC, Observation
 from sandbox.proc_files import Mount
 from sandbox.wall_facts import (
@@ -76,7 +77,9 @@ def compare(comparison: Comparison, asked: Asked, seen: Observation, env: Mappin
     compare_namespaces(comparison, seen, ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts"))
     compare_no_network(comparison, seen)
     _compare_places(comparison, order, ground, seen)
-    compare_devices(comparison, seen, DEVICES)
+    gpus = frozenset(nodes_of(order.devices))
+    compare_devices(comparison, seen, DEVICES | gpus)
+    comparison.exact("gpu_nodes", gpus, frozenset(name for name in seen.devices if name.startswith("nvidia")))
     compare_rlimit(comparison, seen, "Max core file size", 0)
     compare_rlimit(comparison, seen, "Max open files", NOFILE)
     comparison.exact("oom_score_adj", OOM_SCORE_ADJ, seen.oom_score_adj)

@@ -24,8 +24,8 @@ ANSWER_WITHIN_S = 10.0
 """Longest wait for a runner to come up, or to answer anything but `wait`."""
 POLL_S = 0.005
 
-_children: set[int] = set()
-"""Runners that this process started and that may have ended since."""
+_children: dict[int, Path] = {}
+"""Runners that this process started and that may have ended since, with their folders."""
 
 
 class RunnerAway(SandboxFault):
@@ -78,8 +78,8 @@ def write_plan(state_dir: Path, plan: Mapping[str, Any]) -> None:
     draft.replace(state_dir / PLAN)
 
 
-def spawn(state_dir: Path) -> None:
-    """Start a runner for this folder and return at once; if one already runs, the second ends by itself."""
+def spawn(state_dir: Path) -> int:
+    """Start a runner for this folder and return its pid at once; if one already runs, the second ends by itself."""
     _reap()
     command = [sys.executable, "-I", "-S", "-B", "-c", RUN, str(ROOT), str(state_dir)]
     with (state_dir / "runner.err").open("ab") as complaints:
@@ -88,17 +88,17 @@ def spawn(state_dir: Path) -> None:
             (os.POSIX_SPAWN_DUP2, complaints.fileno(), 1),
             (os.POSIX_SPAWN_DUP2, complaints.fileno(), 2),
         ]
-        _children.add(
-            os.posix_spawn(
-                sys.executable,
-                command,
-                {},
-                file_actions=actions,
-                setsid=True,
-                setsigmask=(),
-                setsigdef=(signal.SIGTERM, signal.SIGINT),
-            )
+        pid = os.posix_spawn(
+            sys.executable,
+            command,
+            {},
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=(signal.SIGTERM, signal.SIGINT),
         )
+    _children[pid] = state_dir
+    return pid
 
 
 def journalled_exit(state_dir: Path) -> Exit | None:
@@ -185,7 +185,7 @@ class RunnerLink:
             return
         try:
             self._ask({"do": "finish"})
-        except RunnerAway:
+        except SandboxFault:  # it ended while we asked, as it should
             if self.is_running():
                 raise
         _until(lambda: not self.is_running(), ANSWER_WITHIN_S)
@@ -221,7 +221,7 @@ class RunnerLink:
     def _connection(self, timeout_s: float) -> socket.socket:
         """A connection to the runner, which is started if none listens."""
         deadline = time.monotonic() + timeout_s
-        spawned = False
+        spawned = next((pid for pid, folder in list(_children.items()) if folder == self._state_dir), None)
         while True:
             try:
                 return _connect(self._state_dir, timeout_s)
@@ -230,9 +230,14 @@ class RunnerLink:
                     raise RunnerAway(f"no runner came up: {_complaint(self._state_dir)}") from error
                 if not (self._state_dir / PLAN).exists():
                     raise SandboxFault("no sandbox was made here, or its record is gone") from error
-            if not spawned:
-                spawn(self._state_dir)
-                spawned = True
+            if spawned is None:
+                spawned = spawn(self._state_dir)
+            elif (code := _end_of(spawned)) is not None:
+                if code != 0:
+                    raise RunnerAway(f"the runner ended at once: {_complaint(self._state_dir)}")
+                if _is_finished(self._state_dir):
+                    raise SandboxFault("the sandbox was removed")
+                spawned = None  # there was another, or ours has died since: look again
             time.sleep(POLL_S)
 
 
@@ -302,6 +307,24 @@ def _until(is_done: Callable[[], bool], within_s: float) -> None:
         time.sleep(POLL_S)
 
 
+def _end_of(pid: int) -> int | None:
+    """The exit code of a runner of ours; None while it runs."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        ended, status = pid, 0  # another thread took note of its end
+    if not ended:
+        return None
+    _children.pop(pid, None)
+    code = os.waitstatus_to_exitcode(status)
+    return max(code, 0)  # killed is no failure of its own
+
+
+def _is_finished(state_dir: Path) -> bool:
+    journal = state_dir / JOURNAL
+    return journal.exists() and b'{"what": "finished"' in journal.read_bytes()
+
+
 def _reap() -> None:
     """Take note of runners of ours that ended, so that none stays a zombie."""
     for pid in list(_children):
@@ -310,4 +333,4 @@ def _reap() -> None:
         except ChildProcessError:
             ended = pid  # a forked copy of ours is not its parent
         if ended:
-            _children.discard(pid)
+            _children.pop(pid, None)

@@ -24,11 +24,11 @@ class Journal:
         self._fd = os.open(JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         with open(JOURNAL, "rb") as file:
             lines = file.read().split(b"\n")
-        for line in lines[:-1]:  # what follows the last newline was cut off by a crash
+        for line in filter(None, lines):
             try:
                 self.entries.append(json.loads(line))
             except ValueError:
-                continue  # the line that a crash cut off, closed below by the runner after it
+                continue  # a crash cut it off, and what it told of had not been done
         if lines[-1]:
             os.write(self._fd, b"\n")
 

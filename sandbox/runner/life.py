@@ -35,6 +35,11 @@ class Runner:
         self._is_finishing = False
         self._askers = Askers(self._loop, self._obey)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the sandbox was removed: there is nothing to run for."""
+        return self._journal.find("finished") is not None
+
     def run(self) -> None:
         self._askers.listen()
         if os.path.exists(FINISHED):  # told to end before it could be asked
@@ -42,8 +47,9 @@ class Runner:
             return
         if self._exited is None:
             self._begin()
-        while not (self._is_finishing and (self._exited or self._plan["kind"] == "engine")):
+        while not (self._is_finishing and self._exited):
             self._loop.turn()
+        self._journal.append("finished")  # a runner that was started beside us, and comes up only now, leaves at once
         self._askers.close()
         self._askers.answer_all("finish")
 
@@ -207,6 +213,8 @@ class Runner:
             self._is_finishing = True
             if self._plan["kind"] == "bubblewrap":
                 self._order_stop("removed", 0)
+            elif self._exited is None:  # the backend removes the container
+                self._ended(None, error="it was removed before its end")
         elif what == "wait" and self._exited:
             self._askers.answer_all("wait", exit=self._exited)
         elif what == "wait_gate":
@@ -256,4 +264,6 @@ def main(state_dir: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    Runner().run()
+    runner = Runner()
+    if not runner.is_finished:
+        runner.run()

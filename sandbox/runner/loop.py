@@ -42,7 +42,7 @@ class Loop:
         for fd, _ in self._poll.poll(None if wait_ms is None else min(wait_ms, LONGEST_MS)):
             if fd in self._readers:
                 self._readers[fd]()
-        for name, (when, call) in list(self._timers.items()):
+        for name, (when, call) in sorted(self._timers.items(), key=lambda timer: timer[1][0]):
             if when <= now_us() and self._timers.get(name, (None, None))[1] is call:
                 del self._timers[name]
                 call()
