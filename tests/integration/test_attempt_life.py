@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from books import assert_books_agree
 from builders import a_job, a_node, a_placement, a_price, a_tenant, some_rules
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
@@ -16,7 +17,7 @@ from store import attempts, ends, ledger, quotas, requests
 from store.attempts import Assigned, PlacementRefused
 from store.ends import Ending, Finding
 from store.engine import reading, writing
-from store.tables import Allocation, Attempt, Gpu, Job, LedgerEntry, Node, Quota, Tenant
+from store.tables import Allocation, Attempt, Gpu, Job, Node
 
 CLEAN = Finding(True, "", "ok", "")
 EXITED = Ending(Outcome.EXITED, exit_code=0, prepare_us=1_000, run_us=2_000_000, stop_us=500)
@@ -46,30 +47,6 @@ def end(session: Session, assigned: Assigned, ending: Ending = EXITED, clean: bo
     ).all()
     findings = dict.fromkeys(uuids, CLEAN) if clean else {}
     return ends.ended(session, assigned.node_id, assigned.attempt_id, assigned.fence, ending, findings)
-
-
-def assert_books_agree(session: Session) -> None:
-    """The oracle: counters equal a recount, held devices equal open allocations, chains verify, intervals closed."""
-    rows = session.exec(select(Quota)).all()
-    counted = quotas.recount(session)
-    assert {(q.tenant_id, q.model): q.gpu_used_milli for q in rows if q.gpu_used_milli} == counted
-    jobs = quotas.recount_jobs(session)
-    for quota in rows:
-        if quota.model == "*":
-            assert (quota.queued_used, quota.running_used) == jobs.get(quota.tenant_id, (0, 0))
-    open_shares: dict[str, int] = {}
-    for allocation in session.exec(select(Allocation)):
-        if allocation.until_us is None:
-            open_shares[allocation.gpu_id] = open_shares.get(allocation.gpu_id, 0) + allocation.share_milli
-        else:
-            posted = session.exec(select(LedgerEntry).where(LedgerEntry.allocation_id == allocation.id)).all()
-            assert sum(entry.duration_us for entry in posted) == allocation.until_us - allocation.from_us
-    assert {gpu.id: gpu.used_milli for gpu in session.exec(select(Gpu)) if gpu.used_milli} == open_shares
-    for tenant in session.exec(select(Tenant)):
-        assert ledger.verify(session, tenant.id)[1] is None
-    for node in session.exec(select(Node)):
-        live = session.exec(select(Attempt).where(Attempt.node_id == node.id, Attempt.state != "ended")).all()
-        assert node.cpus_milli_used == sum(attempt.cpus_milli for attempt in live)
 
 
 def test_a_job_goes_from_queued_to_succeeded_and_its_time_is_posted(engine: Engine) -> None:
