@@ -3,6 +3,7 @@
 Create, verify and start ask the engine as little as they can: each call is some milliseconds of a job's start.
 """
 
+import contextlib
 import logging
 import os
 import shutil
@@ -167,7 +168,8 @@ class DockerSandbox:
         """Open the gate; a runner that finds a deadline past refuses, and `wait` tells how it ended."""
         RunnerLink(order.state_dir).open()
         self._volumes.refill_soon()
-        self._runners.refill()
+        with contextlib.suppress(RuntimeError):  # closed meanwhile
+            self._helpers.submit(self._runners.refill)
 
     def wait(self, sandbox: SandboxId, order: LaunchOrder, timeout_s: float | None) -> Exit | None:
         """How it ended, as its runner measured it; None if it still runs when the time is up."""

@@ -101,6 +101,12 @@ def spawn(state_dir: Path) -> int:
     return pid
 
 
+def is_given(pid: int, state_dir: Path) -> None:
+    """Know a runner that was started without a folder, and is about to be given this one."""
+    _reap()
+    _children[pid] = state_dir
+
+
 def journalled_exit(state_dir: Path) -> Exit | None:
     """The end that the journal tells of; None if it tells of none. Needs no runner."""
     try:

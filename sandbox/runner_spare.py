@@ -1,6 +1,5 @@
 """Runners started ahead of need: an interpreter takes longer to come up than the engine takes to make a container."""
 
-import contextlib
 import os
 import signal
 import sys
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sandbox.runner_link import ROOT, spawn
+from sandbox.runner_link import ROOT, is_given, spawn
 
 RUN: Final = """\
 import os, sys
@@ -42,13 +41,13 @@ class SpareRunners:
     def __init__(self, most: int = 2) -> None:
         self._most = most
         self._spares: list[_Spare] = []
-        self._used: set[int] = set()
         self._lock = threading.Lock()
 
     def start(self, state_dir: Path) -> None:
         """A runner for this folder: one that waits, or else a new one. If one runs there already, it ends by itself."""
         folder = os.fsencode(state_dir)
         while len(folder) < FOLDER_BYTES_MAX and (spare := self._take()) is not None:
+            is_given(spare.pid, state_dir)
             try:
                 os.write(spare.pipe, folder)
             except BrokenPipeError:
@@ -60,7 +59,6 @@ class SpareRunners:
 
     def refill(self) -> None:
         """Start what is missing; called when nothing is waiting for it."""
-        self._reap()
         with self._lock:
             while len(self._spares) < self._most:
                 self._spares.append(_start())
@@ -72,24 +70,10 @@ class SpareRunners:
         for spare in spares:
             os.close(spare.pipe)
             os.waitpid(spare.pid, 0)
-        self._reap()
 
     def _take(self) -> _Spare | None:
         with self._lock:
-            if not self._spares:
-                return None
-            spare = self._spares.pop()
-            self._used.add(spare.pid)
-            return spare
-
-    def _reap(self) -> None:
-        """Take the ends of runners that were ours to start, so that they do not stay as zombies."""
-        with self._lock:
-            for pid in list(self._used):
-                with contextlib.suppress(ChildProcessError):
-                    if os.waitpid(pid, os.WNOHANG) == (0, 0):
-                        continue
-                self._used.discard(pid)
+            return self._spares.pop() if self._spares else None
 
 
 def _start() -> _Spare:
