@@ -30,7 +30,7 @@ from store.attempts import Assigned, assign, lock_for, order_stop
 from store.ends import lose
 from store.engine import open_engine, reading, writing
 from store.keys import mint_key
-from store.tables import Allocation, Attempt, Gpu, Job
+from store.tables import Allocation, Attempt, Gpu, Job, Node
 
 ROOT = Path(__file__).parents[1]
 NODE_PROCESS = ROOT / "tests" / "faults" / "node_process.py"
@@ -93,6 +93,8 @@ class World:
     def __init__(self, folder: Path, database: Path) -> None:
         self.engine: Engine = open_engine(f"sqlite:///{database}")
         self.data_dir = folder / "node"
+        self.log_path = folder / "worker.log"
+        self.log_path.touch()
         settings = ApiSettings(
             database_url=f"sqlite:///{database}", redis_url=NO_REDIS, storage_url=f"file://{folder}/storage"
         )
@@ -209,11 +211,24 @@ class World:
         node_id = json.loads((self.data_dir / "credential.json").read_text())["node_id"]
         return [held.sandbox_id for held in BubblewrapSandbox(self.data_dir / "process", node_id).list()]
 
+    def beats(self) -> int:
+        """Signs of life of the node so far."""
+        with reading(self.engine) as session:
+            return session.exec(select(Node.beat)).first() or 0
+
+    def worker_log(self) -> str:
+        """What the workers in this folder have logged."""
+        return self.log_path.read_text()
+
     @contextlib.contextmanager
     def worker(self, kill_at: str = "", **environment: str) -> Iterator["NodeProcess"]:
         """A worker process; ended at the end, if it is not by then."""
+        self.door.open()
+        before = self.beats()
         process = NodeProcess(self, kill_at, environment)
         try:
+            if not kill_at:  # it registers, and then beats, which is when it may start something
+                eventually(lambda: self.beats() > before + 1 or process.has_failed(), 60)
             yield process
         finally:
             process.end()
@@ -233,14 +248,14 @@ class NodeProcess:
             "CORRAL_HEARTBEAT_SECONDS": "0.3",
             "KILL_AT": kill_at,
         }
-        self._process = subprocess.Popen(
-            [sys.executable, str(NODE_PROCESS)],
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], **settings, **environment},
-            start_new_session=True,
-        )
-        if not kill_at:
-            eventually(lambda: (world.data_dir / "poke.sock").exists() or self._has_failed(), 60)
+        with world.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(NODE_PROCESS)],
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], **settings, **environment},
+                stderr=log,
+                start_new_session=True,
+            )
 
     @property
     def pid(self) -> int:
@@ -269,10 +284,17 @@ class NodeProcess:
             finally:
                 self._process.kill()
 
-    def _has_failed(self) -> bool:
+    def has_failed(self) -> bool:
+        """Never: it fails the test if the process has ended."""
         code = self._process.poll()
         assert code is None, f"the worker ended with {code}"
         return False
+
+    def hint_processes(self) -> list[int]:
+        """Its Celery process."""
+        children = Path(f"/proc/{self.pid}/task").glob("*/children")
+        pids = [int(pid) for each in children for pid in each.read_text().split()]
+        return [pid for pid in pids if b"worker.hint_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def a_tar(**files: bytes) -> bytes:

@@ -4,12 +4,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from corral.node import HeldSandbox
 
 from domain.ids import AttemptId, Fence
 from domain.levels import Level
 from sandbox.contract import Held, Sandbox, SandboxFault
+from worker.state_folder import StateFolder
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +28,11 @@ class _Orphan:
 class Orphans:
     """What the last sweep found. What the API does not name, or does not know, stays."""
 
-    def __init__(self, boxes: Mapping[Level, Sandbox], is_ours: Callable[[AttemptId], bool]) -> None:
+    def __init__(
+        self, boxes: Mapping[Level, Sandbox], attempts_dir: Path, is_ours: Callable[[AttemptId], bool]
+    ) -> None:
         """`is_ours` tells whether an attempt of this agent speaks for a sandbox."""
+        self._attempts_dir = attempts_dir
         self._boxes = boxes
         self._is_ours = is_ours
         self._lock = threading.Lock()
@@ -91,4 +96,6 @@ class Orphans:
         except (SandboxFault, OSError) as fault:
             log.warning("sandbox %s of nobody cannot be removed yet: %s", held.sandbox_id, fault)
             return
+        if held.state_dir.parent == self._attempts_dir and held.state_dir.is_dir():
+            StateFolder(held.state_dir, {}).delete()
         log.info("sandbox %s of nobody was removed", held.sandbox_id)

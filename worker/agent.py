@@ -51,7 +51,7 @@ class Agent:
         self._lock = threading.Lock()
         self._attempts: dict[AttemptId, Attempt] = {}
         self._levels = Levels(boxes)
-        self._orphans = Orphans(boxes, self._is_ours)
+        self._orphans = Orphans(boxes, settings.attempts_dir, self._is_ours)
         self._contact = Contact(int(settings.silence_seconds * 1_000_000))
         self._tools = Tools(
             settings=settings,

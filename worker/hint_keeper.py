@@ -6,15 +6,28 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
-from worker.hint_process import ENVIRONMENT_URL, HintSettings
+from domain.ids import NodeId
 
 log = logging.getLogger(__name__)
 
+ENVIRONMENT_URL = "CORRAL_HINTS_REDIS_URL"
+"""The URL may hold a password, so it is not among the arguments, which every user of the machine can read."""
 SHORT_LIFE_S = 30.0
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 FAREWELL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HintSettings:
+    """What the process is given by the agent."""
+
+    redis_url: str
+    node_id: NodeId
+    poke_socket: Path
 
 
 class HintKeeper:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from celery import Celery
@@ -16,18 +15,7 @@ from domain.ids import NodeId
 from hints.app import node_app, node_worker
 from hints.names import LAUNCH, STOP
 from worker import poke
-
-ENVIRONMENT_URL = "CORRAL_HINTS_REDIS_URL"
-"""The URL may hold a password, so it is not among the arguments, which every user of the machine can read."""
-
-
-@dataclass(frozen=True, slots=True)
-class HintSettings:
-    """What the process is given by the agent."""
-
-    redis_url: str
-    node_id: NodeId
-    poke_socket: Path
+from worker.hint_keeper import ENVIRONMENT_URL, HintSettings
 
 
 def application(settings: HintSettings) -> Celery:

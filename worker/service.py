@@ -26,8 +26,7 @@ from worker.device_watch import DeviceWatch
 from worker.devices import Inventory
 from worker.facts import node_facts
 from worker.gpu_probe import GpuProbe
-from worker.hint_keeper import HintKeeper
-from worker.hint_process import HintSettings
+from worker.hint_keeper import HintKeeper, HintSettings
 from worker.settings import WorkerSettings
 from worker.simulated import chosen_inventory, simulated_inventory
 

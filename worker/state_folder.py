@@ -104,8 +104,9 @@ def found(root: Path) -> Iterator[StateFolder]:
             continue
         folder = _open(path)
         if folder.facts(Stage.CLAIMING) is None:
-            folder.delete()  # it died before the first line: nothing was asked for yet
-            continue
+            if {entry.name for entry in path.iterdir()} <= {JOURNAL}:
+                folder.delete()  # it died before the first line: nothing was asked for yet
+            continue  # what else lies there belongs to a sandbox, and its backend names it
         yield folder
 
 
