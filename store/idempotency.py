@@ -59,8 +59,9 @@ def earlier_answer(session: Session, asked: Asked) -> Answer | None:
             created_us=now_us(session),
         )
         .on_conflict_do_nothing()
-    )
-    if taken.rowcount == 1:  # type: ignore[attr-defined]
+        .returning(col(Idempotency.key))
+    ).first()
+    if taken is not None:
         return None
     earlier = session.get_one(Idempotency, (asked.caller, asked.key), populate_existing=True)
     if (earlier.route, earlier.body_sha256) != (asked.route, asked.body_sha256):

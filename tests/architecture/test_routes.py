@@ -1,0 +1,76 @@
+"""Rules for routes that nobody has to remember."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from corral.contract import Page, View
+from fastapi.routing import APIRoute
+
+from api.app import create_app
+from api.auth import _active, _admin, _caller, _joining, _node
+from api.settings import ApiSettings
+from api.transactions import _open_reading, _open_writing
+
+SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://routes")
+OPEN = {"/healthz", "/readyz"}
+CALLERS = {_caller, _active, _admin, _node, _joining}
+
+
+def routes() -> list[APIRoute]:
+    """Every route of the application, as it was declared."""
+    return list(_below(create_app(SETTINGS).routes))
+
+
+def _below(found: Any) -> Iterator[APIRoute]:
+    for route in found:
+        if isinstance(route, APIRoute):
+            yield route
+        else:
+            yield from _below(getattr(getattr(route, "original_router", None), "routes", ()))
+
+
+def dependencies(dependant: Any) -> Iterator[Any]:
+    for inner in dependant.dependencies:
+        yield inner
+        yield from dependencies(inner)
+
+
+ROUTES = routes()
+
+
+def test_routes_are_found() -> None:
+    assert len(ROUTES) > 45
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{'/'.join(sorted(route.methods))} {route.path}")
+class TestEveryRoute:
+    def test_declares_its_caller(self, route: APIRoute) -> None:
+        callers = CALLERS & {each.call for each in dependencies(route.dependant)}
+        assert bool(callers) != (route.path in OPEN)
+
+    def test_commits_before_its_answer_leaves(self, route: APIRoute) -> None:
+        for each in dependencies(route.dependant):
+            if each.call in (_open_reading, _open_writing):
+                assert each.scope == "function"
+
+    def test_changes_nothing_in_a_reading_transaction(self, route: APIRoute) -> None:
+        calls = {each.call for each in dependencies(route.dependant)}
+        assert not {_open_reading, _open_writing} <= calls
+        assert not (route.methods == {"GET"} and _open_writing in calls)
+
+    def test_holds_no_thread_while_it_streams_and_blocks_no_loop(self, route: APIRoute) -> None:
+        """A coroutine takes no session: what it asks of the database, it asks in a thread."""
+        if inspect.iscoroutinefunction(route.endpoint):
+            calls = {each.call for each in dependencies(route.dependant)}
+            assert not {_open_reading, _open_writing} & calls
+
+    def test_says_what_it_is_for(self, route: APIRoute) -> None:
+        assert route.endpoint.__doc__
+
+    def test_answers_with_the_contracts_views(self, route: APIRoute) -> None:
+        model = route.response_model
+        if route.path in OPEN or model is None or not inspect.isclass(model):
+            return
+        assert issubclass(model, (View, Page))
