@@ -30,9 +30,9 @@ class EngineFloor:
     def __init__(self, image_id: str, command: list[str]) -> None:
         self._engine = EngineClient()
         self._folder = Path(tempfile.mkdtemp(prefix="corral-floor-"))
-        self._volumes = ScratchPool(self._folder, JOB_UID)
+        self._volumes = ScratchPool(self._folder)
         self._image = admit(image_id, self._engine.image(image_id), os.uname().machine)
-        self._bounds = read_facts(self._engine).bounds
+        self._facts = read_facts(self._engine)
         self._command = command
 
     def __enter__(self) -> Self:
@@ -49,9 +49,9 @@ class EngineFloor:
         """From before the create call to the command's first instruction. Volumes are there before."""
         order = self._order()
         name = container_name(order)
-        volumes = self._volumes.provide(name, volumes_of(order))
+        volumes = self._volumes.provide(name, volumes_of(order), JOB_UID + self._facts.user_offset)
         setting = Setting("runc", engine_profile(), order.state_dir, (), volumes)
-        body = create_body(order, self._image, setting, self._bounds) | {"Entrypoint": [], "Cmd": self._command}
+        body = create_body(order, self._image, setting, self._facts.bounds) | {"Entrypoint": [], "Cmd": self._command}
         before = time.time_ns()
         self._engine.create(body, name)
         self._engine.start(name)

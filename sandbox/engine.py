@@ -86,7 +86,7 @@ class DockerSandbox:
         self._root = root
         self._node_id = node_id
         self._runtime = runtime
-        self._volumes = ScratchPool(root, JOB_UID)
+        self._volumes = ScratchPool(root)
         self._held = HeldNotes(root / "held")
         self._runners = SpareRunners()
         self._helpers = ThreadPoolExecutor(4, thread_name_prefix="sandbox")
@@ -266,10 +266,11 @@ class DockerSandbox:
     def _prepare(self, order: LaunchOrder, name: str) -> Mapping[str, Path]:
         """The gate's folder and the volumes."""
         folder = order.state_dir / GATE_FOLDER
-        gate.make_folder(folder, JOB_UID)
+        uid = JOB_UID + self._known_facts().user_offset
+        gate.make_folder(folder, uid)
         _write_once(folder / SCRIPT, gate.SCRIPT)
         self._place_busybox(folder / BUSYBOX)
-        return self._volumes.provide(name, volumes_of(order))
+        return self._volumes.provide(name, volumes_of(order), uid)
 
     def _place_busybox(self, target: Path) -> None:
         """The gate's program: one file shared by all gates where a hard link can be made, else a copy."""

@@ -19,6 +19,7 @@ CDI_SINCE: Final = (26, 1)
 RUNC_FIXED: Final = {(1, 2): 8, (1, 3): 3}
 """The first patch release of each line that has the fixes of November 2025; 1.4.0 and later have them."""
 RUNC_ADVISORIES: Final = "CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881"
+REMAPPED_DIR: Final = re.compile(r"/(\d+)\.(\d+)/?$")
 OPEN_FILES: Final = re.compile(r"^Max open files\s+\d+\s+(\d+)", re.MULTILINE)
 
 
@@ -30,6 +31,9 @@ class EngineFacts:
     runtimes: frozenset[str]
     runc_version: str
     remaps_users: bool
+    """Whether root in a container is an ordinary user of the host's."""
+    user_offset: int
+    """What the host adds to a container's user ids; 0 where users are not remapped."""
     has_live_restore: bool
     bounds: HostBounds
 
@@ -43,11 +47,13 @@ def read_facts(engine: EngineClient) -> EngineFacts:
     version, info = engine.version(), engine.info()
     security = [str(option) for option in info.get("SecurityOptions") or ()]
     server = str(info.get("ServerVersion") or "")
+    remaps_users = any("name=userns" in option for option in security)
     return EngineFacts(
         server_version=server,
         runtimes=frozenset(info.get("Runtimes") or ()),
         runc_version=_component(version, "runc"),
-        remaps_users=any("name=userns" in option for option in security),
+        remaps_users=remaps_users,
+        user_offset=_user_offset(str(info.get("DockerRootDir") or "")) if remaps_users else 0,
         has_live_restore=bool(info.get("LiveRestoreEnabled")),
         bounds=HostBounds(
             cpus=int(info["NCPU"]),
@@ -109,6 +115,14 @@ def is_static(program: Path) -> bool:
         segments = file.read(size * count)
     interpreter = 3
     return all(struct.unpack_from("<I", segments, size * i)[0] != interpreter for i in range(count))
+
+
+def _user_offset(root_dir: str) -> int:
+    """An engine that remaps users names the folder of its files by the first user and group of the range."""
+    found = REMAPPED_DIR.search(root_dir)
+    if found is None or found.group(1) != found.group(2):
+        raise SandboxFault("the engine remaps users in a way that is not understood here")
+    return int(found.group(1))
 
 
 def _component(version: Mapping[str, Any], name: str) -> str:

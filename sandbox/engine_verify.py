@@ -76,7 +76,8 @@ def compare_observed(
 ) -> None:
     """All that the host sees of the gate, process `pid`, beside the order."""
     seen = observe(pid)
-    compare_process(comparison, seen, *_host_ids(facts, seen))
+    job = JOB_UID + facts.user_offset
+    compare_process(comparison, seen, job, job)
     compare_namespaces(comparison, seen, ("cgroup", "ipc", "mnt", "net", "pid", "uts"))
     if facts.remaps_users:
         compare_namespaces(comparison, seen, ("user",))
@@ -112,11 +113,20 @@ def compare_configured(
     env = dict(image.kept_env) | _environment(body["Env"])
     _compare_echo(comparison, "Env", env, _environment(config.get("Env")))
     _compare_echo(comparison, "Labels", body["Labels"], {name: config["Labels"].get(name) for name in body["Labels"]})
+    strangers = []
     for name, asked in body["HostConfig"].items():
-        _compare_echo(comparison, name, asked, host.get(name))
+        if _without_empty(asked) is not None:
+            _compare_echo(comparison, name, asked, host.get(name))
+        elif _without_empty(host.get(name)) is not None:
+            strangers.append(name)
+    comparison.holds("engine, anything else", "none", not strangers, _words(strangers), FactSource.CONFIGURED)
     wanted = {mount["Target"]: not mount["ReadOnly"] for mount in body["HostConfig"]["Mounts"]}
     found = {mount["Destination"]: mount["RW"] for mount in inspect["Mounts"]}
-    comparison.exact("engine.mounts", sorted(wanted.items()), sorted(found.items()), FactSource.CONFIGURED)
+    comparison.exact("engine.mounts", _access(wanted), _access(found), FactSource.CONFIGURED)
+
+
+def _access(mounts: Mapping[str, bool]) -> str:
+    return " ".join(f"{path}:{'rw' if mounts[path] else 'ro'}" for path in sorted(mounts))
 
 
 def record_image(comparison: Comparison, image: AdmittedImage) -> None:
@@ -146,13 +156,6 @@ def _environment(lines: object) -> dict[str, str]:
     """The variables that are set. A bare name was the order to take one out."""
     pairs = (str(line).partition("=") for line in lines) if isinstance(lines, list) else ()
     return {name: value for name, equals, value in pairs if equals}
-
-
-def _host_ids(facts: EngineFacts, seen: Observation) -> tuple[int, int]:
-    """The job's user as the host counts it; a remapped one only has to be another than root."""
-    if facts.remaps_users and seen.status.uids[0] >= JOB_UID:
-        return seen.status.uids[0], seen.status.gids[0]
-    return JOB_UID, JOB_UID
 
 
 def _compare_places(comparison: Comparison, order: LaunchOrder, seen: Observation, volumes: Mapping[str, Path]) -> None:

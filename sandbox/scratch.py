@@ -52,11 +52,10 @@ class Volume:
 class ScratchPool:
     """The images and mounts below one folder. Needs root."""
 
-    def __init__(self, root: Path, uid: int, spares: int = 2) -> None:
-        """`uid` owns each volume's root directory; `spares` images are kept formatted of each size lately asked for."""
+    def __init__(self, root: Path, spares: int = 2) -> None:
+        """`spares` images are kept formatted of each size lately asked for."""
         self._spare_dir = root / "spare"
         self._mount_dir = root / "mounts"
-        self._uid = uid
         self._spares = spares
         self._sizes: list[int] = []
         self._lock = threading.Lock()
@@ -64,8 +63,10 @@ class ScratchPool:
         for folder in (root, self._spare_dir, self._mount_dir):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def provide(self, owner: str, volumes: tuple[Volume, ...]) -> dict[str, Path]:
-        """Each volume of `owner`, by its name, mounted; those mounted already are the same ones.
+    def provide(self, owner: str, volumes: tuple[Volume, ...], uid: int) -> dict[str, Path]:
+        """Each volume of `owner`, by its name, mounted, its root directory the host's user `uid`'s.
+
+        Those mounted already are the same ones.
 
         Raises:
             SandboxFault: it cannot be made or mounted.
@@ -73,7 +74,7 @@ class ScratchPool:
         places = {volume.name: self._folder(owner) / volume.name for volume in volumes}
         try:
             for volume in volumes:
-                self._provide(places[volume.name], volume)
+                self._provide(places[volume.name], volume, uid)
         except (OSError, subprocess.SubprocessError) as error:
             raise SandboxFault(f"a volume of {owner} cannot be made: {error}") from error
         self._remember(volumes)
@@ -114,21 +115,26 @@ class ScratchPool:
         """Stop refilling. Mounts stay, as the sandboxes do."""
         self._refiller.shutdown(wait=True, cancel_futures=True)
 
-    def _provide(self, place: Path, volume: Volume) -> None:
-        if is_mount(place):
-            return
+    def _provide(self, place: Path, volume: Volume, uid: int) -> None:
+        if not is_mount(place):
+            self._mount(place, volume)
+        if place.stat().st_uid == 0:  # not handed over yet
+            with contextlib.suppress(FileNotFoundError):
+                (place / "lost+found").rmdir()
+            os.chown(place, uid, uid)
+
+    def _mount(self, place: Path, volume: Volume) -> None:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         image = place.with_suffix(".img")
         image.unlink(missing_ok=True)
         if not self._claim_spare(volume, image):
-            _format(image, volume, self._uid)
+            _format(image, volume)
         fd = os.open(image, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             mount_image(fd, image.name, place, volume.may_execute)
         finally:
             os.close(fd)
             image.unlink()
-        (place / "lost+found").rmdir()
 
     def _claim_spare(self, volume: Volume, image: Path) -> bool:
         """Move a spare image to `image`: the rename is what makes it ours alone."""
@@ -159,7 +165,7 @@ class ScratchPool:
             for size in sizes:
                 for _ in range(self._spares - len(list(self._spare_dir.glob(f"{size}-*.img")))):
                     draft = self._spare_dir / f"{size}-{uuid.uuid4().hex}.draft"
-                    _format(draft, Volume("", size, False), self._uid)
+                    _format(draft, Volume("", size, may_execute=False))
                     draft.rename(draft.with_suffix(".img"))
         except (OSError, subprocess.SubprocessError) as error:
             log.warning("no spare volumes: %s", error)  # each start then formats its own
@@ -170,7 +176,7 @@ class ScratchPool:
         return self._mount_dir / owner
 
 
-def _format(image: Path, volume: Volume, uid: int) -> None:
+def _format(image: Path, volume: Volume) -> None:
     """Write an empty ext4 without a journal: what it holds need not survive the host's crash."""
     fd = os.open(image, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -178,8 +184,7 @@ def _format(image: Path, volume: Volume, uid: int) -> None:
     finally:
         os.close(fd)
     options = ["-m", "0", "-b", "4096", "-N", str(volume.inodes), "-O", "^has_journal,^resize_inode"]
-    extended = f"lazy_itable_init=1,nodiscard,root_owner={uid}:{uid}"
-    command = ["mkfs.ext4", "-q", "-F", *options, "-E", extended, str(image)]
+    command = ["mkfs.ext4", "-q", "-F", *options, "-E", "lazy_itable_init=1,nodiscard", str(image)]
     made = subprocess.run(command, capture_output=True, timeout=60, check=False)
     if made.returncode != 0:
         image.unlink()

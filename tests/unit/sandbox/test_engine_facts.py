@@ -15,6 +15,7 @@ GOOD = EngineFacts(
     runtimes=frozenset({"runc"}),
     runc_version="1.3.3",
     remaps_users=True,
+    user_offset=100_000,
     has_live_restore=True,
     bounds=HostBounds(2, 1024, has_cdi=False),
 )
