@@ -77,8 +77,8 @@ class BubblewrapSandbox:
                 order = probe_order(folder, self._node_id, self.level, "host")
                 record = try_out(self, replace(order, image_kind=ImageKind.HOST))
         except (SandboxFault, OSError) as error:
-            reason = what_forbids() or str(error)
-            return Probe(self.level, False, "bubblewrap", version, (reason,))
+            reasons = tuple(filter(None, (what_forbids(), str(error))))
+            return Probe(self.level, False, "bubblewrap", version, reasons)
         missing = tuple(f"{fact.name}: {fact.found}" for fact in record.facts if fact.source == "not_in_force")
         return Probe(self.level, True, "bubblewrap", version, missing)
 

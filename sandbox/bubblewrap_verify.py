@@ -115,6 +115,10 @@ def _compare_limits(comparison: Comparison, asked: Asked, seen: Observation) -> 
     limits = seen.limits
     if "memory" in group.folders:
         comparison.at_most("memory_bytes", order.memory_bytes, limits.memory_bytes)
+        if limits.memory_and_swap_bytes is not None:
+            comparison.at_most("memory_and_swap_bytes", order.memory_bytes, limits.memory_and_swap_bytes)
+        else:
+            comparison.not_in_force("memory_and_swap_bytes", order.memory_bytes, "this kernel does not count swap")
     else:
         comparison.not_in_force("memory_bytes", order.memory_bytes, NO_GROUP)
     if "cpu" in group.folders:

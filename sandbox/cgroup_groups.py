@@ -14,7 +14,8 @@ CPU_PERIOD_US = 100_000
 CONTROLLERS = ("memory", "pids", "cpu")
 GONE_WITHIN_S, POLL_S = 5.0, 0.01
 NO_GROUP = (
-    "the host gives no control group for it: run the agent as root, or delegate it a subtree (systemd: Delegate=yes)"
+    "the host gives no control group for it: run the agent as root, or as a service with a subtree of its own "
+    "(systemd: Delegate=yes and DelegateSubgroup=agent)"
 )
 
 
@@ -48,7 +49,7 @@ def make(name: str, memory_bytes: int, pids: int, cpus_milli: int) -> Group:
     made = {}
     for controller, (files, value) in settings.items():
         folder = _folder(controller, name)
-        if folder is not None and _limit(folder, files, value) and (controller != "memory" or _no_swap(folder, value)):
+        if folder is not None and _limit(folder, files, value):
             made[controller] = folder
     return Group(made)
 
@@ -115,7 +116,12 @@ def _parents(controller: str) -> list[Path]:
     if os.geteuid() == 0:
         return [top / OURS]
     chain = [folder, *(parent for parent in folder.parents if parent.is_relative_to(top))]
-    return [parent / OURS for parent in reversed(chain) if os.access(parent, os.W_OK)]
+    return [parent / OURS for parent in reversed(chain) if _may_move_below(parent)]
+
+
+def _may_move_below(folder: Path) -> bool:
+    """Whether we may make groups here, and move a process of our own into them."""
+    return os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
 
 
 def _enable(controller: str, folder: Path) -> None:
@@ -126,19 +132,27 @@ def _enable(controller: str, folder: Path) -> None:
 
 
 def _limit(folder: Path, files: tuple[str, ...], value: str) -> bool:
-    for file in files:
-        if (folder / file).exists():
-            if file == "cpu.cfs_quota_us":
-                (folder / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
-            (folder / file).write_text(f"{value} {CPU_PERIOD_US}" if file == "cpu.max" else value)
-            return True
-    return False
+    """Set the limit by the first of these files that there is; False if there is none, or the kernel refuses."""
+    file = next((name for name in files if (folder / name).exists()), None)
+    try:
+        if file == "cpu.max":
+            (folder / file).write_text(f"{value} {CPU_PERIOD_US}")
+        elif file is not None:
+            (folder / file).write_text(value)
+        _complete(folder, file, value)
+    except OSError:
+        return False
+    return file is not None
 
 
-def _no_swap(folder: Path, memory_bytes: str) -> bool:
-    """No memory beyond the limit by swapping. A kernel that does not count swap has neither file."""
-    if (folder / "memory.swap.max").exists():
+def _complete(folder: Path, file: str | None, value: str) -> None:
+    """What belongs to a limit: the period of version 1's quota, and no swapping beyond the memory.
+
+    A kernel that does not count swap has neither file; the record then says so.
+    """
+    if file == "cpu.cfs_quota_us":
+        (folder / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
+    elif file == "memory.max" and (folder / "memory.swap.max").exists():
         (folder / "memory.swap.max").write_text("0")
-    elif (folder / "memory.memsw.limit_in_bytes").exists():
-        (folder / "memory.memsw.limit_in_bytes").write_text(memory_bytes)
-    return True
+    elif file == "memory.limit_in_bytes" and (folder / "memory.memsw.limit_in_bytes").exists():
+        (folder / "memory.memsw.limit_in_bytes").write_text(value)

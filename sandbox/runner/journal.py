@@ -1,5 +1,6 @@
 """What happened to one sandbox, on disk before it is acted upon."""
 
+import errno
 import json
 import os
 import time
@@ -29,15 +30,18 @@ class Journal:
                 self.entries.append(json.loads(line))
             except ValueError:
                 continue  # a crash cut it off, and what it told of had not been done
-        if lines[-1]:
-            os.write(self._fd, b"\n")
+        self._is_torn = bool(lines[-1])
 
     def find(self, what: str) -> dict[str, Any] | None:
         return next((entry for entry in self.entries if entry["what"] == what), None)
 
     def append(self, what: str, **facts: Any) -> dict[str, Any]:
         entry = {"what": what, "boot_id": boot_id(), "at_us": now_us(), "wall_us": time.time_ns() // 1000, **facts}
-        os.write(self._fd, json.dumps(entry).encode() + b"\n")
+        line = (b"\n" if self._is_torn else b"") + json.dumps(entry).encode() + b"\n"
+        self._is_torn = True  # unless all of it can be written
+        if os.write(self._fd, line) < len(line):
+            raise OSError(errno.ENOSPC, "the journal's disk is full")
+        self._is_torn = False
         os.fsync(self._fd)
         self.entries.append(entry)
         return entry

@@ -249,6 +249,28 @@ class TestBubblewrap(SandboxConformance):
         assert done.stderr == ""
         assert done.stdout.splitlines() == ["True", "True"]
 
+    def test_where_user_namespaces_are_forbidden_it_is_not_offered(self, tmp_path: Path) -> None:
+        """Their number is set in a user namespace of the test's own, so that the machine is left as it is."""
+        unshare = services.need_program("unshare")
+        script = f'echo 0 >/proc/sys/user/max_user_namespaces; exec {sys.executable} -c "$0" {tmp_path}'
+        done = subprocess.run(
+            [unshare, "--user", "--map-root-user", "sh", "-c", script, NOT_OFFERED],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.splitlines()[:1] == ["False"], done.stderr
+        assert "sysctl -w user.max_user_namespaces=" in done.stdout
+
+
+NOT_OFFERED = """
+import sys
+from pathlib import Path
+from sandbox.bubblewrap import BubblewrapSandbox
+probe = BubblewrapSandbox(Path(sys.argv[1]) / "root", "nod_test").probe()
+print(probe.is_offered, *probe.reasons, sep="\\n")
+"""
 
 AS_ORDINARY_USER = """
 import sys
