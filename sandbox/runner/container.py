@@ -2,12 +2,14 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from sandbox.runner.engine_call import ANSWER_WITHIN_US, Call
+from sandbox.runner.journal import Journal
 from sandbox.runner.loop import Loop, now_us
 from sandbox.runner.signals import send
 
@@ -19,12 +21,12 @@ class Container:
 
     gate_pid = None
 
-    def __init__(self, loop: Loop, plan: dict[str, Any], ended: Callable[..., None]) -> None:
-        self._loop, self._ended = loop, ended
+    def __init__(self, loop: Loop, plan: dict[str, Any], journal: Journal, ended: Callable[..., None]) -> None:
+        self._loop, self._journal, self._ended = loop, journal, ended
         self._socket, self._container = plan["engine_socket"], plan["container"]
         self.directories: dict[str, int] = {}
         self._back_off_us = BACK_OFF_US
-        self._is_watched = self._is_killed = self._is_told = False
+        self._is_watched = self._is_waiting = self._is_killed = self._is_told = False
         self._init_fd = -1
         self._died_us: int | None = None
 
@@ -32,6 +34,9 @@ class Container:
         """The backend makes the container; there is nothing to watch until its gate is opened or it is stopped."""
 
     def resume(self, is_opened: bool) -> None:
+        """Take over from a runner that died; the container's first process is known again with no engine's help."""
+        if (init := self._journal.find("init")) is not None:
+            self._hold_init(init["pid"], init["began"])
         if is_opened:
             self._watch()
 
@@ -62,6 +67,8 @@ class Container:
     def _killed(self, status: int, _: Any) -> None:
         if status == 0:
             self._kill_ourselves()
+        else:
+            self._loop.at("inspect", now_us(), self._inspect)
 
     def _kill_ourselves(self) -> None:
         if self._is_told:
@@ -92,26 +99,49 @@ class Container:
         else:
             self._back_off_us = BACK_OFF_US
             self._know_init(found["State"]["Pid"])
-            # `next-exit` for a container that was made and not started: it is no end
-            condition = "next-exit" if found["State"]["Status"] == "created" else "not-running"
-            path = f"POST /containers/{self._container}/wait?condition={condition}"
-            self._call(path, self._waited, within_us=None)
+            self._wait(found["State"]["Status"])
+            if self._died_us is not None:  # the engine is behind: what it says next may be nothing at all
+                self._loop.at("inspect", now_us() + self._back_off_us, self._inspect)
+
+    def _wait(self, status: str) -> None:
+        if self._is_waiting:
+            return
+        self._is_waiting = True
+        # `next-exit` for a container that was made and not started: it is no end
+        condition = "next-exit" if status == "created" else "not-running"
+        path = f"POST /containers/{self._container}/wait?condition={condition}"
+        self._call(path, self._waited, within_us=None)
 
     def _waited(self, status: int, _: Any) -> None:
+        self._is_waiting = False
         self._died_us = self._died_us or (now_us() if status == 200 else None)
         self._loop.at("inspect", now_us() + (0 if status == 200 else self._back_off_us), self._inspect)
 
     def _know_init(self, pid: int) -> None:
-        if pid and self._init_fd < 0:
+        """Remember the container's first process, for the day when the engine is away and a deadline passes."""
+        if pid and self._init_fd < 0 and self._hold_init(pid, _began(pid)):
             try:
-                self._init_fd = os.pidfd_open(pid)
-            except OSError:
-                return  # it ended since; the next inspect tells
-            self._loop.on_readable(self._init_fd, self._init_ended)
+                self._journal.append("init", pid=pid, began=_began(pid))
+            except OSError as error:
+                sys.stderr.write(f"journal: {error}\n")  # only a runner that takes over would need it
+
+    def _hold_init(self, pid: int, began: str) -> bool:
+        """Hold it by descriptor; False if it ended, or if its number is another's by now."""
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return False
+        if not began or _began(pid) != began:
+            os.close(fd)
+            return False
+        self._init_fd = fd
+        self._loop.on_readable(fd, self._init_ended)
+        return True
 
     def _init_ended(self) -> None:
         self._loop.forget(self._init_fd)
         self._died_us = now_us()
+        self._loop.at("inspect", self._died_us + self._back_off_us, self._inspect)
 
     def _exited(self, state: dict[str, Any]) -> None:
         at_us = self._died_us or now_us() - max(0, time.time_ns() // 1000 - wall_us(state["FinishedAt"]))
@@ -124,6 +154,15 @@ class Container:
 
     def _call(self, request: str, done: Callable[[int, Any], None], within_us: int | None = ANSWER_WITHIN_US) -> None:
         Call(self._loop, self._socket, request, done, within_us)
+
+
+def _began(pid: int) -> str:
+    """When a process began, in the kernel's ticks: with its number, it names one process of this run of the machine."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def wall_us(text: str) -> int:

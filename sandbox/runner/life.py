@@ -29,7 +29,7 @@ class Runner:
         self._exited = self._journal.find("exited")
         self._pump = Pump(self._loop, self._plan["log_bytes_max"], self._plan["log_bytes_per_second"])
         kind = OwnChild if self._plan["kind"] == "bubblewrap" else Container
-        self._sandbox: OwnChild | Container = kind(self._loop, self._plan, self._ended)
+        self._sandbox: OwnChild | Container = kind(self._loop, self._plan, self._journal, self._ended)
         self._unreachable_us = _latest(self._plan["unreachable_at_us"])
         self._go_fd = -1
         self._is_finishing = False

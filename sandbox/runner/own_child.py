@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sandbox.runner.journal import Journal
 from sandbox.runner.loop import Loop, now_us
 from sandbox.runner.signals import send
 
@@ -17,7 +18,7 @@ CHUNK = 65536
 class OwnChild:
     """The sandbox as our own child: it dies with us."""
 
-    def __init__(self, loop: Loop, plan: dict[str, Any], ended: Callable[..., None]) -> None:
+    def __init__(self, loop: Loop, plan: dict[str, Any], _journal: Journal, ended: Callable[..., None]) -> None:
         self._loop, self._plan, self._ended = loop, plan, ended
         self.gate_pid: int | None = None
         self.directories: dict[str, int] = {}

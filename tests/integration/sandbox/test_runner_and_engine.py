@@ -5,6 +5,7 @@ The engine is a stand-in that speaks its HTTP on a unix socket, so that it can b
 
 import json
 import os
+import signal
 import socket
 import socketserver
 import threading
@@ -234,6 +235,35 @@ def test_the_deadline_is_kept_when_the_engine_is_away(engine: Engine, link: Runn
     again.end(137)
     assert the_end(link).stop_reason is StopReason.UNREACHABLE
     again.close()
+
+
+def test_the_deadline_is_kept_when_engine_and_runner_both_die(engine: Engine, link: RunnerLink, tmp_path: Path) -> None:
+    child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    engine.become(Pid=child)
+    opened(link, tmp_path)
+    until(lambda: b'"init"' in (tmp_path / "state/journal.jsonl").read_bytes())
+    engine.close()
+    os.kill(link.state().runner_pid, signal.SIGKILL)
+    link.stop(StopReason.UNREACHABLE, 0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -9
+    again = Engine(tmp_path / "engine.sock")
+    again.end(137)
+    assert the_end(link).stop_reason is StopReason.UNREACHABLE
+    again.close()
+
+
+def test_an_engine_that_forgets_to_tell_is_asked(engine: Engine, link: RunnerLink, tmp_path: Path) -> None:
+    """The wait hangs; the end of the first process is seen all the same."""
+    child = os.posix_spawn("/bin/sleep", ["sleep", "0.5"], {})
+    engine.become(Pid=child)
+    opened(link, tmp_path)
+    os.waitpid(child, 0)
+    with engine.changed:  # nobody is woken
+        engine.state = {**RUNNING, "Status": "exited", "ExitCode": 6, "FinishedAt": "2001-01-01T00:00:00Z"}
+    end = the_end(link)
+    assert end.exit_code == 6
+    assert 300_000 < end.run_us < 3_000_000
 
 
 def test_after_a_restart_of_the_machine_everything_is_past(engine: Engine, link: RunnerLink, tmp_path: Path) -> None:
