@@ -9,21 +9,28 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import services
 import uvicorn
 from actors import Actor, a_tenant
 from builders import a_placement
+from engines import until_no_runner
 from redis_parts import eventually
 from sqlalchemy import Engine
 from sqlmodel import col, select
 
 from api.app import create_app
 from api.settings import ApiSettings
+from domain.ids import NodeId
+from domain.levels import Level
 from sandbox.bubblewrap import BubblewrapSandbox
 from store import nodes
 from store.attempts import Assigned, assign, lock_for, order_stop
@@ -35,6 +42,30 @@ from store.tables import Allocation, Attempt, Gpu, Job, Node
 ROOT = Path(__file__).parents[1]
 NODE_PROCESS = ROOT / "tests" / "faults" / "node_process.py"
 NO_REDIS = "unix:///nonexistent/corral-test-redis.sock"
+
+
+@cache
+def what_bubblewrap_lacks() -> str:
+    """Why sandboxes of the level `process` do not work on this machine; empty if they do."""
+    with tempfile.TemporaryDirectory() as root:
+        probe = BubblewrapSandbox(Path(root), NodeId("nod_test")).probe()
+    return "" if probe.is_offered else probe.reasons[0]
+
+
+@contextlib.contextmanager
+def a_world(template: Path, folder: Path) -> Iterator["World"]:
+    """A world whose node has joined; the test is skipped where no sandbox works."""
+    if reason := what_bubblewrap_lacks():
+        services.missing(f"bubblewrap does not work here: {reason}")
+    database = folder / "corral.db"
+    database.write_bytes(template.read_bytes())
+    world = World(folder, database)
+    try:
+        with world.worker():
+            eventually(world.has_free_device, 30)
+        yield world
+    finally:
+        world.close()
 
 
 class Door:
@@ -140,12 +171,12 @@ class World:
         found: str = self.tenant.made("/jobs", {"resources": {"gpus": 1, "memory": "64MiB"}, **body})["id"]
         return found
 
-    def assign(self, job_id: str) -> Assigned:
+    def assign(self, job_id: str, level: Level = Level.PROCESS) -> Assigned:
         """Give the job a device of the node."""
         with writing(self.engine) as session:
             node_id = session.exec(select(Gpu.node_id)).first()
             assert node_id is not None
-            placement = a_placement(session, job_id, node_id)
+            placement = replace(a_placement(session, job_id, node_id), level=level)
             lock_for(session, [placement])
             return assign(session, placement)
 
@@ -206,10 +237,21 @@ class World:
             return []
         return [json.loads(line)["stage"] for line in lines]
 
+    @property
+    def node_id(self) -> NodeId:
+        """The node's id, as it learnt it."""
+        return NodeId(json.loads((self.data_dir / "credential.json").read_text())["node_id"])
+
     def sandboxes_left(self) -> list[str]:
         """Names of what the backend still holds."""
-        node_id = json.loads((self.data_dir / "credential.json").read_text())["node_id"]
-        return [held.sandbox_id for held in BubblewrapSandbox(self.data_dir / "process", node_id).list()]
+        return [held.sandbox_id for held in BubblewrapSandbox(self.data_dir / "process", self.node_id).list()]
+
+    def check_nothing_is_left(self) -> None:
+        """No sandbox, no runner, no folder, no device held."""
+        assert self.sandboxes_left() == []
+        assert self.open_allocations() == 0
+        eventually(lambda: not list((self.data_dir / "attempts").iterdir()))
+        until_no_runner(self.data_dir)
 
     def beats(self) -> int:
         """Signs of life of the node so far."""

@@ -122,7 +122,12 @@ class Agent:
 
     def _adopt(self) -> None:
         """Go on with every attempt that has a folder, once the devices that these hold have been looked at."""
-        adopted = [Attempt(f, self._tools, self._forget) for f in state_folder.found(self._settings.attempts_dir)]
+        adopted = []
+        for folder in state_folder.found(self._settings.attempts_dir):
+            try:
+                adopted.append(Attempt(folder, self._tools, self._forget))
+            except ValueError as error:
+                log.error("%s has an order that is not understood, and is left alone: %s", folder.attempt_id, error)
         with self._lock:
             self._attempts = {attempt.id: attempt for attempt in adopted}
         self._devices.look(self._held_devices(), self._pids_of_ours)

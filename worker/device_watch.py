@@ -10,10 +10,11 @@ from pathlib import Path
 from corral.node import DeviceReport
 
 from sandbox.contract import DeviceGrant
-from worker.devices import Device, Inventory, learn_baseline, why_dirty
+from worker.devices import UNREAD_MODEL, Device, Inventory, learn_baseline, why_dirty
 
 BASELINES = "baselines.json"
 TEXT_MAX = 500
+MODEL_MAX = 96
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +92,7 @@ def why_not_these(granted: Sequence[DeviceGrant], present: Inventory) -> str | N
 def _report(device: Device, unclean: str, generation: int | None) -> DeviceReport:
     return DeviceReport(
         uuid=device.uuid,
-        model=device.model,
+        model=device.model[:MODEL_MAX] or UNREAD_MODEL,
         memory_bytes=device.memory_bytes,
         is_simulated=device.is_simulated,
         health=device.health.value,

@@ -3,11 +3,13 @@
 A poke is a hint of a hint: lost, doubled or forged, it changes nothing, because the agent asks the API.
 """
 
+import contextlib
 import json
 import logging
+import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -54,7 +56,8 @@ def send(path: Path, what: Literal["launch", "stop"], attempt_id: str, fence: in
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.settimeout(1.0)
         try:
-            sender.sendto(message, str(path))
+            with _address(path) as address:
+                sender.sendto(message, address)
         except OSError:
             return False
     return True
@@ -73,7 +76,8 @@ class PokeListener:
     def start(self) -> None:
         """Take the socket's place; one that a killed agent left is replaced."""
         self._path.unlink(missing_ok=True)
-        self._socket.bind(str(self._path))
+        with _address(self._path) as address:
+            self._socket.bind(address)
         self._path.chmod(0o600)
         self._thread.start()
 
@@ -95,3 +99,13 @@ class PokeListener:
                 log.warning("a malformed poke of %d bytes was ignored", len(data))
                 continue
             self._on_poke(poke)
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """A way to the socket through a descriptor of its folder: its path may be longer than an address holds."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

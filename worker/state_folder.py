@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from domain.ids import AttemptId, Fence
 
 JOURNAL = "stages.jsonl"
 LEFTOVER = ".gone"
+log = logging.getLogger(__name__)
 ATTEMPT = re.compile(r"att_[0-9a-z]{26}")
 
 
@@ -63,14 +65,23 @@ class StateFolder:
         return self._facts.get(stage)
 
     def note(self, stage: Stage, **facts: Any) -> None:
-        """Journal a stage; it is on disk when this returns. A stage noted before stays as it was."""
+        """Journal a stage; it is on disk when this returns. A stage noted before stays as it was.
+
+        Raises:
+            OSError: it cannot be written; then nothing of it is.
+        """
         if stage in self._facts:
             return
         line = json.dumps({"stage": stage, **facts}, separators=(",", ":")).encode() + b"\n"
         fd = os.open(self.path / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            _write_all(fd, line)
-            os.fsync(fd)
+            whole = os.fstat(fd).st_size
+            try:
+                _write_all(fd, line)
+                os.fsync(fd)
+            except OSError:
+                os.ftruncate(fd, whole)  # half a line would spoil the next one
+                raise
         finally:
             os.close(fd)
         self._facts[stage] = facts
@@ -102,7 +113,11 @@ def found(root: Path) -> Iterator[StateFolder]:
             if path.name.endswith(LEFTOVER):
                 shutil.rmtree(path, ignore_errors=True)
             continue
-        folder = _open(path)
+        try:
+            folder = _open(path)
+        except (ValueError, KeyError) as error:
+            log.error("the journal in %s is damaged, and what it is about is left alone: %s", path, error)
+            continue
         if folder.facts(Stage.CLAIMING) is None:
             if {entry.name for entry in path.iterdir()} <= {JOURNAL}:
                 folder.delete()  # it died before the first line: nothing was asked for yet

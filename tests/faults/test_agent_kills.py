@@ -13,9 +13,6 @@ SCRIPT = "cat /in/word; echo ran; sleep 0.5; echo result > /out/result; exit 3"
 @pytest.mark.slow
 @pytest.mark.parametrize("kill_at", KILL_POINTS)
 def test_a_kill_at_any_step_changes_nothing_for_the_job(world: World, kill_at: str) -> None:
-    if not world.data_dir.exists():
-        with world.worker():
-            eventually(world.has_free_device)
     job_id = world.submit(SCRIPT, [a_tar(word=b"hello\n")])
     attempt_id = world.assign(job_id).attempt_id
     with world.worker(kill_at) as dying:
@@ -29,8 +26,7 @@ def test_a_kill_at_any_step_changes_nothing_for_the_job(world: World, kill_at: s
     assert attempt.run_us is not None
     assert 400_000 < attempt.run_us < 5_000_000
     assert attempt.isolation is not None
-    assert world.sandboxes_left() == []
-    assert world.open_allocations() == 0
+    world.check_nothing_is_left()
 
 
 @pytest.mark.slow

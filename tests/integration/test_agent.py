@@ -7,11 +7,13 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import engines
 import pytest
-from node_parts import World, a_tar
+from node_parts import World, a_tar, a_world
 from redis_parts import RedisServer, eventually
 
-from domain.ids import AttemptId, Fence, NodeId
+from domain.ids import AttemptId, Fence
+from domain.levels import Level
 from hints.sender import Hints
 from sandbox import boot_clock
 from store.attempts import Assigned
@@ -23,16 +25,8 @@ SELDOM = {"CORRAL_HEARTBEAT_SECONDS": "60"}
 
 @pytest.fixture(scope="module")
 def world(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("world")
-    database = folder / "corral.db"
-    database.write_bytes(sqlite_template.read_bytes())
-    opened = World(folder, database)
-    try:
-        with opened.worker():
-            eventually(opened.has_free_device, 30)
+    with a_world(sqlite_template, tmp_path_factory.mktemp("world")) as opened:
         yield opened
-    finally:
-        opened.close()
 
 
 def poked(world: World, assigned: Assigned) -> None:
@@ -48,8 +42,7 @@ def ends(world: World, assigned: Assigned, outcome: str) -> None:
     eventually(lambda: world.is_over(assigned.attempt_id), 30)
     attempt = world.attempt(assigned.attempt_id)
     assert attempt.outcome == outcome, attempt.error
-    assert world.sandboxes_left() == []
-    assert world.open_allocations() == 0
+    world.check_nothing_is_left()
 
 
 def test_a_job_goes_its_whole_way_on_a_poke(world: World) -> None:
@@ -217,17 +210,40 @@ def test_a_sandbox_of_nobody_stays_until_the_api_lets_it_go(world: World) -> Non
         ends(world, assigned, "node_lost")
 
 
+def test_a_worker_serves_though_redis_is_away(world: World) -> None:
+    with world.worker(CORRAL_REDIS_URL="unix:///nonexistent/corral-test-redis.sock"):
+        ends(world, world.assign(world.submit("echo fine")), "exited")
+
+
+@pytest.mark.slow
+def test_a_job_runs_in_a_container(world: World) -> None:
+    engines.need_engine()
+    image_id = engines.an_image({})
+    world.admin.made("/images", {"name": "busybox", "reference": image_id})
+    with world.worker(CORRAL_LEVELS="process,container"):
+        script = "cat /in/x; echo 1 > /out/one"
+        job_id = world.submit(script, [a_tar(x=b"hello\n")], image="busybox", isolation="container")
+        assigned = world.assign(job_id, Level.CONTAINER)
+        ends(world, assigned, "exited")
+    isolation = world.attempt(assigned.attempt_id).isolation
+    assert isolation is not None
+    assert (isolation["level"], isolation["runtime"]) == ("container", "runc")
+    assert world.log(job_id) == b"hello\n"
+    assert world.artifact(job_id, "one") == b"1\n"
+    assert engines.container_ids(world.node_id) == frozenset()
+    engines.forget_image(image_id)
+
+
 @pytest.mark.slow
 def test_a_hint_over_redis_starts_a_job_and_the_process_that_takes_it_comes_back(
     world: World, redis_server: RedisServer
 ) -> None:
-    node_id = NodeId(json.loads((world.data_dir / "credential.json").read_text())["node_id"])
     hints = Hints(redis_server.url)
     with world.worker(CORRAL_REDIS_URL=redis_server.url, **SELDOM) as worker:
         for _ in range(2):
             eventually(worker.hint_processes, 30)
             assigned = world.assign(world.submit("echo hinted"))
-            hints.launch(node_id, AttemptId(assigned.attempt_id), Fence(assigned.fence))
+            hints.launch(world.node_id, AttemptId(assigned.attempt_id), Fence(assigned.fence))
             ends(world, assigned, "exited")
             for pid in worker.hint_processes():
                 os.kill(pid, signal.SIGKILL)

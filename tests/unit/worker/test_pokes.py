@@ -71,3 +71,14 @@ def test_a_socket_that_a_killed_agent_left_is_replaced(tmp_path: Path) -> None:
     assert pokes.get(timeout=5).fence == 1
     listener.close()
     assert not path.exists()
+
+
+def test_a_folder_may_be_deeper_than_a_sockets_address_holds(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    pokes: queue.Queue[Poke] = queue.Queue()
+    listener = PokeListener(deep / "poke.sock", pokes.put)
+    listener.start()
+    assert send(deep / "poke.sock", "launch", ATTEMPT, 1)
+    assert pokes.get(timeout=5).fence == 1
+    listener.close()

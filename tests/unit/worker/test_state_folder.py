@@ -1,5 +1,7 @@
 """An attempt's folder: what was journaled is there after a crash, and what was half written is not."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,37 @@ def test_the_same_attempt_is_not_begun_twice(tmp_path: Path) -> None:
     create(tmp_path, ATTEMPT, Fence(3))
     with pytest.raises(FileExistsError):
         create(tmp_path, ATTEMPT, Fence(4))
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = create(tmp_path, ATTEMPT, Fence(3))
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            folder.note(Stage.ENDED, outcome="exited")
+    assert folder.facts(Stage.ENDED) is None
+    folder.note(Stage.ENDED, outcome="oom_killed")
+    [again] = found(tmp_path)
+    assert again.facts(Stage.ENDED) == {"outcome": "oom_killed"}
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b'{"stage":"of_the_future"}\n', b"{}\n"])
+def test_a_damaged_journal_is_left_alone_and_hides_no_other(tmp_path: Path, line: bytes) -> None:
+    damaged = create(tmp_path, ATTEMPT, Fence(3))
+    with (damaged.path / JOURNAL).open("ab") as journal:
+        journal.write(line)
+    other = create(tmp_path, AttemptId("att_" + "2" * 26), Fence(1))
+    assert [folder.attempt_id for folder in found(tmp_path)] == [other.attempt_id]
+    assert damaged.path.is_dir()
+
+
+def test_a_folder_in_which_a_sandbox_lives_is_not_swept_away(tmp_path: Path) -> None:
+    folder = create(tmp_path, ATTEMPT, Fence(3))
+    (folder.path / JOURNAL).unlink()
+    (folder.path / "runner.sock").touch()
+    assert list(found(tmp_path)) == []
+    assert folder.path.is_dir()
