@@ -151,7 +151,7 @@ class DockerSandbox:
         pid = int(inspect["State"]["Pid"])
         if not pid:
             raise SandboxFault(f"the gate has ended: {inspect['State'].get('Error') or 'no reason is known'}")
-        compare_observed(comparison, order, gate_pid(pid), facts, places, image.dropped_env)
+        compare_observed(comparison, order, gate_pid(pid, inspect["Id"]), facts, places, image.dropped_env)
         compare_configured(comparison, self._body(order, image, places), image, inspect)
         record_image(comparison, image)
         return IsolationRecord(
@@ -213,10 +213,11 @@ class DockerSandbox:
     def pids(self, sandbox: SandboxId) -> frozenset[int]:
         """The host's process ids in the container's control group; empty when it does not run."""
         try:
-            pid = int(self.engine.inspect(sandbox)["State"]["Pid"])
+            found = self.engine.inspect(sandbox)
         except NoSuchContainer:
             return frozenset()
-        return container_pids(pid) if pid else frozenset()
+        pid = int(found["State"]["Pid"])
+        return container_pids(pid, found["Id"]) if pid else frozenset()
 
     def _everything(self) -> Sequence[Held]:
         found = {}

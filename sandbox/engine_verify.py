@@ -48,18 +48,22 @@ GPU_DEVICES: Final = frozenset({"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "
 """What a container with any GPU is given beside the GPUs' own nodes."""
 
 
-def gate_pid(init_pid: int) -> int:
+def gate_pid(init_pid: int, container_id: str) -> int:
     """The gate's process id on the host: the one other process in the container of `init_pid`."""
-    others = sorted(container_pids(init_pid) - {init_pid})
+    others = sorted(container_pids(init_pid, container_id) - {init_pid})
     if len(others) > 1:
         raise SandboxFault("more than the gate runs in the container before it was opened")
     return others[0] if others else init_pid
 
 
-def container_pids(init_pid: int) -> frozenset[int]:
-    """The host's ids of all processes in the container of `init_pid`; empty if it is gone."""
+def container_pids(init_pid: int, container_id: str) -> frozenset[int]:
+    """The host's ids of all processes in the container whose first is `init_pid`; empty if it is gone."""
     try:
         _, folder = cgroups.folders_of(init_pid)["pids"]
+        if container_id not in folder.name:
+            return (
+                frozenset()
+            )  # it has ended: the kernel moves what ends to the top group, with all the host's processes
         files = [folder / "cgroup.procs", *folder.glob("**/cgroup.procs")]
         return frozenset(int(line) for file in files for line in file.read_text().split())
     except (OSError, KeyError):
