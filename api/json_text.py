@@ -9,8 +9,10 @@ from domain.errors import Invalid
 
 DEPTH_MAX = 32
 NUMBER_DIGITS_MAX = 40
-_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_NOT_BRACKETS = re.compile(r"[^\[\]{}]++")
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""A bracket, or a text (one that never closes reaches to the end, so that no quote is looked at twice)."""
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def check(body: bytes) -> None:
@@ -40,8 +42,10 @@ def check(body: bytes) -> None:
 
 def _check_depth(text: str) -> None:
     depth = 0
-    for bracket in _NOT_BRACKETS.sub("", _STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
+    for token in _TOKEN.finditer(text):
+        start = text[token.start()]
+        if start != '"':
+            depth += 1 if start in "[{" else -1
         if depth > DEPTH_MAX:
             raise Invalid(f"the body is nested deeper than {DEPTH_MAX}")
 
@@ -72,7 +76,7 @@ def _bounded(digits: str) -> int:
 def _check_texts(value: Any) -> None:
     """Depth is bounded by now."""
     if isinstance(value, str):
-        if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        if _NO_TEXT.search(value):
             raise Invalid("a text holds NUL or a lone surrogate")
     elif isinstance(value, dict):
         for key, inner in value.items():

@@ -24,7 +24,7 @@ from domain.errors import (
     TooLarge,
     Unauthenticated,
 )
-from store.health import DATABASE_AWAY
+from store.health import CLASH, DATABASE_AWAY
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,9 @@ def answer(error: Exception) -> Response:
     if isinstance(error, DATABASE_AWAY):
         log.warning("the database is away: %s", type(error).__name__)
         return problem(503, "unavailable", "the database cannot be reached", "try again", retry=True)
+    if isinstance(error, CLASH):
+        log.warning("two changes clashed", exc_info=error)
+        return problem(503, "clash", "another change came in between", "try again", retry=True)
     log.error("unhandled %s", type(error).__name__, exc_info=error)
     return problem(500, "internal", "something went wrong inside", "try again; tell an admin if it goes on")
 
@@ -97,7 +100,7 @@ def problem(
 
 def install(app: FastAPI) -> None:
     """Let every error of a route come here."""
-    for kind in (CorralError, RequestValidationError, HTTPException, *DATABASE_AWAY):
+    for kind in (CorralError, RequestValidationError, HTTPException, *DATABASE_AWAY, *CLASH):
         app.add_exception_handler(kind, _handle)
 
 

@@ -1,13 +1,15 @@
 """Whether the database answers, and how it is known that it does not."""
 
 from sqlalchemy import Engine, text
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from store.engine import reading
 
 DATABASE_AWAY: tuple[type[Exception], ...] = (OperationalError, InterfaceError, PoolTimeout)
 """What a transaction raises when the database is away, restarts or is too busy; nothing of it was stored."""
+CLASH: tuple[type[Exception], ...] = (IntegrityError,)
+"""What it raises when another one stored the same thing at the same moment; the next try sees that."""
 
 
 def is_answering(engine: Engine) -> bool:

@@ -1,5 +1,7 @@
 """Inputs, kept by (tenant, hash): nobody learns what another tenant has."""
 
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session, col, select
 
 from domain.errors import NotFound
@@ -10,12 +12,13 @@ from store.tables import Attempt, JobInput, StoredInput
 
 def keep_input(session: Session, tenant_id: TenantId, sha256: str, size_bytes: int) -> StoredInput:
     """Note an input whose bytes are stored. One that the tenant has already stays as it is."""
-    held = session.get(StoredInput, (tenant_id, sha256))
-    if held is None:
-        held = StoredInput(tenant_id=tenant_id, sha256=sha256, size_bytes=size_bytes, created_us=now_us(session))
-        session.merge(held)
-        session.flush()
-    return held
+    insert = postgres_insert if session.get_bind().dialect.name == "postgresql" else sqlite_insert
+    session.execute(
+        insert(StoredInput)
+        .values(tenant_id=tenant_id, sha256=sha256, size_bytes=size_bytes, created_us=now_us(session))
+        .on_conflict_do_nothing()
+    )
+    return session.get_one(StoredInput, (tenant_id, sha256))
 
 
 def stored_for_node(session: Session, node_id: NodeId, attempt_id: str, sha256: str) -> StoredInput:

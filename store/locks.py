@@ -15,7 +15,14 @@ from store.tables import Node, Quota, Tenant
 
 
 def tree(session: Session, tenant_id: str) -> tuple[TenantId, ...]:
-    """The tenant and all above it, root first."""
+    """The tenant and all above it, root first. A tenant never moves, so a transaction asks once."""
+    known: dict[str, tuple[TenantId, ...]] = session.info.setdefault("trees", {})
+    if tenant_id not in known:
+        known[tenant_id] = _path(session, tenant_id)
+    return known[tenant_id]
+
+
+def _path(session: Session, tenant_id: str) -> tuple[TenantId, ...]:
     path: list[TenantId] = []
     current: str | None = tenant_id
     while current is not None:

@@ -95,6 +95,8 @@ def _may_run(image: Image, level: Level, least: Level) -> bool:
 
 
 def _check_inputs(session: Session, tenant_id: TenantId, inputs: Sequence[str]) -> None:
+    if not inputs:
+        return
     held = session.exec(
         select(StoredInput.sha256).where(StoredInput.tenant_id == tenant_id, col(StoredInput.sha256).in_(inputs))
     ).all()

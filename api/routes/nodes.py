@@ -13,7 +13,8 @@ from api.paging import AskedPage
 from api.paths import NodePath
 from api.transactions import Reading, Writing
 from api.views.cluster import node_view
-from store import devices, ends, jobs, nodes
+from store import devices, nodes
+from store.node_loss import give_up_node
 from store.paging import Position
 
 router = APIRouter(prefix="/nodes", tags=["nodes"])
@@ -53,10 +54,8 @@ def lost(node_id: NodePath, caller: AdminCaller, session: Writing, tell: Tell, b
 
     Only an admin can know that a node is really off. One that still runs would run a job twice.
     """
-    _, attempt_ids = nodes.declare_lost(session, node_id)
-    for attempt_id in sorted(attempt_ids):
-        ends.lose(session, attempt_id)
-        tell.changed(jobs.job_of(session, attempt_id))
+    for job_id in give_up_node(session, node_id):
+        tell.changed(job_id)
     tell.wake()
     return node_view(devices.node(session, node_id))
 
