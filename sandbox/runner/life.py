@@ -15,7 +15,7 @@ from sandbox.runner.own_child import OwnChild
 from sandbox.runner.pump import Pump
 
 GO, LOCK, PLAN, DEADLINE, FINISHED = "gate/go", "runner.lock", "run.json", "deadline", "finished"
-GATE_POLL_US = 3_000
+GATE_POLL_US, GO_HELD_US = 3_000, 1_000_000
 
 
 class Runner:
@@ -32,6 +32,7 @@ class Runner:
         self._sandbox: OwnChild | Container = kind(self._loop, self._plan, self._journal, self._ended)
         self._unreachable_us = _latest(self._plan["unreachable_at_us"])
         self._go_fd = -1
+        self._seek_until_us = 0
         self._is_finishing = False
         self._askers = Askers(self._loop, self._obey)
 
@@ -67,7 +68,8 @@ class Runner:
         self._sandbox.resume(self._opened is not None)
         if self._exited is None and self._opened:
             self._limit_time()
-            self._seek_gate()  # the one before may have died between its journal and the gate
+            self._seek_until_us = now_us() + GO_HELD_US  # the one before may have died between its journal and the gate
+            self._seek_gate()
         if self._exited is None and self._stop:
             self._carry_out_stop()
 
@@ -82,7 +84,7 @@ class Runner:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            if self._opened is None:
+            if self._opened is None or now_us() < self._seek_until_us:
                 self._loop.at("gate", now_us() + GATE_POLL_US, self._seek_gate)
             return
         if self._opened:
@@ -121,7 +123,8 @@ class Runner:
             os.write(self._go_fd, b"open\n")
         except BrokenPipeError:
             sys.stderr.write("the gate has gone\n")  # its end is told by whoever watches it
-        os.close(self._go_fd)
+        # Held a while: a gate that was just opening it anew, after a runner's death, must find the word.
+        self._loop.at("go", now_us() + GO_HELD_US, lambda: os.close(self._go_fd))
 
     def _limit_time(self) -> None:
         if self._opened:
