@@ -301,3 +301,23 @@ def test_a_removed_one_can_be_removed_again(engine: Engine, link: RunnerLink, tm
     link.finish()
     link.finish()
     assert the_end(link).exit_code == 4
+
+
+def test_a_gate_that_was_journalled_open_and_still_waits_is_opened(
+    engine: Engine, link: RunnerLink, tmp_path: Path
+) -> None:
+    """A runner may die between its journal and the gate."""
+    word: list[bytes] = []
+    state = tmp_path / "state"
+    Path(state / "journal.jsonl").write_text(
+        "".join(
+            json.dumps({"what": what, "boot_id": boot_clock.boot_id(), "at_us": boot_clock.now_us(), "wall_us": 1})
+            + "\n"
+            for what in ("started", "opened")
+        )
+    )
+    waiting = threading.Thread(target=lambda: word.append((state / "gate/go").read_bytes()))
+    waiting.start()
+    assert link.state().is_gate_opened
+    waiting.join(10)
+    assert word == [gate.OPEN]
