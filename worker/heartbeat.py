@@ -1,7 +1,9 @@
 """The node's sign of life: what it holds and what its devices look like; and back, what to do with each sandbox."""
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +16,8 @@ from worker.device_watch import DeviceWatch
 
 log = logging.getLogger(__name__)
 
+SHORTEST_PAUSE_S = 0.02
+"""Between two beats, however often one is called for."""
 PROBLEMS_MAX = 50
 PROBLEM_CHARACTERS_MAX = 500
 
@@ -52,7 +56,7 @@ class Heart:
         self._interval_s = interval_s or 10.0
         self._wake = threading.Event()
         self._must_register = True
-        self._must_look = True
+        self._looked_s = -math.inf
         self._away_pause_s = FIRST_WAIT_S
         self._thread = threading.Thread(target=self._live, name="heart", daemon=True)
 
@@ -77,9 +81,9 @@ class Heart:
     def _live(self) -> None:
         while not self._leaving.is_set():
             pause_s = self._try()
-            is_called = self._wake.wait(pause_s)
+            self._leaving.wait(SHORTEST_PAUSE_S)
+            self._wake.wait(pause_s)
             self._wake.clear()
-            self._must_look = not is_called  # a call is about sandboxes; the devices have been looked at lately
 
     def _try(self) -> float:
         """Register or beat, once; the seconds until the next time."""
@@ -110,8 +114,8 @@ class Heart:
         log.info("registered as %s (%s)", registered.node_name, registered.node_id)
 
     def _beat(self) -> None:
-        if self._must_look:
-            self._look()
+        if time.monotonic() - self._looked_s > self._interval_s / 2:
+            self._look()  # a beat that was called for is about sandboxes, and need not look again
         held = self._pulse.held()
         body = Heartbeat(
             boot_id=boot_clock.boot_id(),
@@ -126,4 +130,5 @@ class Heart:
         self._pulse.on_answer(answer)
 
     def _look(self) -> None:
+        self._looked_s = time.monotonic()
         self._devices.look(self._pulse.held_devices(), self._pulse.pids_of_ours)

@@ -2,7 +2,9 @@
 
 import json
 import logging
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,7 +59,7 @@ def prepare(course: Course, order: LaunchOrder) -> None:
     if not inputs or course.folder.facts(Stage.UNPACKED) is not None:
         return
     bytes_max = course.tools.settings.input_bytes_max
-    _tell(course, f"{len(inputs)} inputs are fetched and unpacked")
+    _tell(course, "its inputs are fetched and unpacked")
 
     def fetch(sha256: str, into: Path) -> None:
         try:
@@ -90,10 +92,12 @@ def make(course: Course, order: LaunchOrder) -> SandboxId:
     """
     box = course.box(order.level)
     course.check()
-    _check_devices(course, order.devices)
-    sandbox_id = course.with_engine(lambda: box.create(order))
-    course.check()
-    record = course.with_engine(lambda: box.verify(sandbox_id, order))
+    with _look_beside(course, order.devices) as why_not:
+        sandbox_id = course.with_engine(lambda: box.create(order))
+        course.check()
+        record = course.with_engine(lambda: box.verify(sandbox_id, order))
+        if (why := why_not()) is not None:
+            raise SandboxFault(f"the devices are not those that were assigned: {why}")
     _await_contact(course)
     _renew_reach(course, box, sandbox_id, order)
     course.check()
@@ -163,15 +167,19 @@ def _close_if_stopping(course: Course, attempt_id: AttemptId) -> None:
     course.with_api(lambda: api.ended(attempt_id, ended))
 
 
-def _check_devices(course: Course, granted: tuple[DeviceGrant, ...]) -> None:
-    """The devices present are exactly the devices assigned, or the attempt does not start."""
-    if not granted:
-        return
+@contextmanager
+def _look_beside(course: Course, granted: tuple[DeviceGrant, ...]) -> Iterator[Callable[[], str | None]]:
+    """Look at the devices while the sandbox is made: asking the driver takes longer than that.
+
+    What is yielded waits for the look, and says why the devices present are not exactly those that were assigned.
+    """
     watch, tools = course.tools.devices, course.tools
-    is_simulated = all(grant.is_simulated for grant in granted)
-    present = watch.inventory if is_simulated else watch.look(tools.held_devices(), tools.pids_of_ours)
-    if (why := why_not_these(granted, present)) is not None:
-        raise SandboxFault(f"the devices are not those that were assigned: {why}")
+    if all(grant.is_simulated for grant in granted):
+        yield lambda: why_not_these(granted, watch.inventory)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="look") as pool:
+        look = pool.submit(watch.look, tools.held_devices(), tools.pids_of_ours)
+        yield lambda: why_not_these(granted, look.result())
 
 
 def _await_contact(course: Course) -> None:

@@ -178,6 +178,20 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_runs_nothing_twice(
         ends(world, second, "exited")
 
 
+def test_a_device_that_is_gone_after_a_restart_keeps_the_job_from_starting(world: World) -> None:
+    job_id = world.submit("echo never", resources={"gpus": 2, "memory": "64MiB"})
+    assigned = world.assign(job_id)
+    with world.worker(CORRAL_SIMULATED_GPUS="1"):
+        ends(world, assigned, "sandbox_error")
+    attempt = world.attempt(assigned.attempt_id)
+    assert "SIMULATED-n1-1 was assigned and is not on this node" in (attempt.error or "")
+    assert attempt.isolation is None
+    assert world.log(job_id) == b""
+    assert world.job(job_id).state == "queued"
+    with world.worker():
+        eventually(world.has_free_device, 30)
+
+
 def test_garbage_on_the_poke_socket_changes_nothing(world: World) -> None:
     with world.worker(**SELDOM):
         path = str(world.data_dir / "poke.sock")
