@@ -14,7 +14,7 @@ from control.reasons import ReasonBook
 from control.set_aside import SetAside, plan_the_sound
 from domain.ids import AttemptId, Fence, Instant, JobId, NodeId
 from domain.scheduling.snapshot import Placement, Plan, Reason, Snapshot
-from store.attempts import Assigned, PlacementRefused, assign, lock_for
+from store.assignments import Assigned, PlacementRefused, assign, lock_for
 from store.clock import now_us
 from store.engine import reading, writing
 from store.events import record

@@ -10,29 +10,11 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from domain.errors import NotFound, QuotaExceeded, StaleFence
-from domain.scheduling.snapshot import WHOLE_GPU, Placement
-from domain.states import AttemptEvent, AttemptState, JobState, next_attempt_state
+from domain.errors import NotFound, StaleFence
+from domain.states import AttemptEvent, AttemptState, next_attempt_state
 from store.clock import now_us
 from store.events import record
-from store.ids import new_id
-from store.ledger import price_of
-from store.locks import lock_nodes, lock_quotas
-from store.quotas import queued_to_running, take_gpus
-from store.tables import Allocation, Attempt, Gpu, Job, JobInput, Node
-
-
-class PlacementRefused(Exception):
-    """What the plan saw is no longer so; the job waits for the next pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """An attempt that a node may claim now."""
-
-    attempt_id: str
-    fence: int
-    node_id: str
+from store.tables import Allocation, Attempt, Gpu, Job, JobInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,55 +43,6 @@ class StopHint:
     node_id: str
     attempt_id: str
     fence: int
-
-
-def lock_for(session: Session, placements: Sequence[Placement]) -> None:
-    """Hold the nodes and quotas that these placements will change, before the first of them."""
-    lock_nodes(session, (placement.node_id for placement in placements))
-    lock_quotas(session, (placement.tenant_id for placement in placements))
-
-
-def assign(session: Session, placement: Placement) -> Assigned:
-    """Give the job its devices, under a new fence; every condition of the placement is checked again.
-
-    Call `lock_for` first, and this inside a savepoint.
-
-    Raises:
-        PlacementRefused: the job, a device, the node or the quota is no longer as planned.
-    """
-    moved = session.execute(
-        update(Job)
-        .where(
-            col(Job.id) == placement.job_id,
-            col(Job.state) == JobState.QUEUED,
-            col(Job.cancel_requested).is_(False),
-        )
-        .values(state=JobState.RUNNING, fence=Job.fence + 1, reason_code=None, reason_text=None, reason_numbers=None)
-    )
-    if moved.rowcount != 1:  # type: ignore[attr-defined]
-        raise PlacementRefused("the job is no longer queued")
-    job = session.get_one(Job, placement.job_id, populate_existing=True)
-    _take_room(session, job, placement)
-    try:
-        queued_to_running(session, job.tenant_id)
-        take_gpus(session, job.tenant_id, placement.models)
-    except QuotaExceeded as refusal:
-        raise PlacementRefused(str(refusal)) from refusal
-    attempt = _new_attempt(session, job, placement)
-    for gpu_id in sorted(placement.gpu_ids):
-        _take_device(session, attempt, gpu_id)
-    record(
-        session,
-        "assigned",
-        tenant_id=job.tenant_id,
-        job_id=job.id,
-        attempt_id=attempt.id,
-        node_id=attempt.node_id,
-        fence=attempt.fence,
-        text=f"attempt {attempt.number} was assigned",
-        data={"gpus": len(placement.gpu_ids), "level": placement.level},
-    )
-    return Assigned(attempt.id, attempt.fence, attempt.node_id)
 
 
 def claim(session: Session, node_id: str, attempt_id: str, fence: int) -> Claimed:
@@ -226,79 +159,3 @@ def _tell(session: Session, attempt: Attempt, what: str, text: str) -> None:
         fence=attempt.fence,
         text=text,
     )
-
-
-def _take_room(session: Session, job: Job, placement: Placement) -> None:
-    scratch = job.scratch_bytes + job.output_bytes
-    taken = session.execute(
-        update(Node)
-        .where(
-            col(Node.id) == placement.node_id,
-            col(Node.state) == "ready",
-            col(Node.is_reachable).is_(True),
-            Node.cpus_milli_used + job.cpus_milli <= col(Node.cpus_milli),
-            Node.memory_bytes_used + job.memory_bytes <= col(Node.memory_bytes),
-            Node.scratch_bytes_used + scratch <= col(Node.scratch_bytes),
-        )
-        .values(
-            cpus_milli_used=Node.cpus_milli_used + job.cpus_milli,
-            memory_bytes_used=Node.memory_bytes_used + job.memory_bytes,
-            scratch_bytes_used=Node.scratch_bytes_used + scratch,
-        )
-    )
-    if taken.rowcount != 1:  # type: ignore[attr-defined]
-        raise PlacementRefused("the node takes no jobs, or has no room left")
-    levels = session.exec(select(Node.levels).where(Node.id == placement.node_id)).one()
-    if placement.level not in levels:
-        raise PlacementRefused("the node no longer offers that level")
-
-
-def _new_attempt(session: Session, job: Job, placement: Placement) -> Attempt:
-    earlier = session.exec(select(Attempt.number).where(Attempt.job_id == job.id).order_by(col(Attempt.number).desc()))
-    attempt = Attempt(
-        id=new_id("att"),
-        job_id=job.id,
-        tenant_id=job.tenant_id,
-        node_id=placement.node_id,
-        number=(earlier.first() or 0) + 1,
-        fence=job.fence,
-        level=placement.level,
-        assigned_us=now_us(session),
-        cpus_milli=job.cpus_milli,
-        memory_bytes=job.memory_bytes,
-        scratch_bytes=job.scratch_bytes + job.output_bytes,
-    )
-    session.add(attempt)
-    session.flush()
-    return attempt
-
-
-def _take_device(session: Session, attempt: Attempt, gpu_id: str) -> None:
-    taken = session.execute(
-        update(Gpu)
-        .where(
-            col(Gpu.id) == gpu_id,
-            col(Gpu.node_id) == attempt.node_id,
-            col(Gpu.state) == "clean",
-            col(Gpu.health) == "ok",
-            col(Gpu.used_milli) == 0,
-        )
-        .values(used_milli=WHOLE_GPU, generation=Gpu.generation + 1)
-    )
-    if taken.rowcount != 1:  # type: ignore[attr-defined]
-        raise PlacementRefused("a device is no longer free")
-    model = session.exec(select(Gpu.model).where(Gpu.id == gpu_id)).one()
-    session.add(
-        Allocation(
-            id=new_id("all"),
-            attempt_id=attempt.id,
-            gpu_id=gpu_id,
-            tenant_id=attempt.tenant_id,
-            model=model,
-            share_milli=WHOLE_GPU,
-            price_micro_per_gpu_hour=price_of(session, model),
-            from_us=attempt.assigned_us,
-            posted_until_us=attempt.assigned_us,
-        )
-    )
-    session.flush()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Integer, MetaData
+from sqlalchemy import JSON, BigInteger, Integer, MetaData, Table
 from sqlmodel import Field, SQLModel
 
 NAMING = {
@@ -32,3 +32,8 @@ def big(**rest: Any) -> Any:
 def json(**rest: Any) -> Any:
     """A value of JSON."""
     return Field(sa_type=JSON, **rest)
+
+
+def table_of(row: type[Row]) -> Table:
+    """The plain table below a class of rows: statements on it, made once, cost a fraction of the ORM's."""
+    return row.metadata.tables[str(row.__tablename__)]

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import insert
 from sqlmodel import Session
 
+from store.base import table_of
 from store.clock import now_us
 from store.tables import Event
+
+_ADD = insert(table_of(Event))
 
 
 def record(
@@ -23,17 +27,18 @@ def record(
     data: Mapping[str, Any] | None = None,
 ) -> None:
     """Add an event. `text` is a sentence for the tenant; nothing of other tenants belongs in it."""
-    session.add(
-        Event(
-            at_us=now_us(session),
-            what=what,
-            tenant_id=tenant_id,
-            job_id=job_id,
-            attempt_id=attempt_id,
-            node_id=node_id,
-            gpu_id=gpu_id,
-            fence=fence,
-            text=text,
-            data=dict(data or {}),
-        )
+    session.connection().execute(
+        _ADD,
+        {
+            "at_us": now_us(session),
+            "what": what,
+            "tenant_id": tenant_id,
+            "job_id": job_id,
+            "attempt_id": attempt_id,
+            "node_id": node_id,
+            "gpu_id": gpu_id,
+            "fence": fence,
+            "text": text,
+            "data": dict(data or {}),
+        },
     )

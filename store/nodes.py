@@ -13,7 +13,7 @@ from domain.errors import Conflict, NotFound, Unauthenticated
 from domain.ids import AttemptId, Fence
 from domain.states import AttemptState
 from domain.verdicts import Known, Named, SandboxVerdict, verdict
-from store.attempts import Assigned
+from store.assignments import Assigned
 from store.clock import now_us
 from store.devices_seen import DeviceSeen, see_devices
 from store.events import record

@@ -5,20 +5,55 @@ The caller holds the quota rows (`store.locks.lock_quotas`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, update
+from sqlalchemy import Update, bindparam, func, or_, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlmodel import Session, col, or_, select
+from sqlmodel import Session, col, select
 
 from domain.errors import NotFound, QuotaExceeded
 from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU
 from domain.states import JobState
+from store.base import table_of
 from store.events import record
 from store.locks import lock_quotas, tree
 from store.tables import Allocation, Job, Quota, Tenant
+
+_QUOTA = table_of(Quota)
+_EVERYTHING = (_QUOTA.c.tenant_id == bindparam("of")) & (_QUOTA.c.model == ANY_MODEL)
+_OF_MODEL = (_QUOTA.c.tenant_id == bindparam("of")) & (_QUOTA.c.model == bindparam("which"))
+_QUEUE = (
+    update(_QUOTA)
+    .where(_EVERYTHING, or_(_QUOTA.c.most_queued.is_(None), _QUOTA.c.queued_used < _QUOTA.c.most_queued))
+    .values(queued_used=_QUOTA.c.queued_used + 1)
+)
+_RUN = (
+    update(_QUOTA)
+    .where(_EVERYTHING, or_(_QUOTA.c.most_running.is_(None), _QUOTA.c.running_used < _QUOTA.c.most_running))
+    .values(running_used=_QUOTA.c.running_used + 1, queued_used=_QUOTA.c.queued_used - 1, served_us=bindparam("now"))
+)
+_TAKE = (
+    update(_QUOTA)
+    .where(
+        _OF_MODEL,
+        or_(
+            _QUOTA.c.gpu_limit_milli.is_(None),
+            _QUOTA.c.gpu_used_milli + bindparam("share") <= _QUOTA.c.gpu_limit_milli,
+        ),
+    )
+    .values(gpu_used_milli=_QUOTA.c.gpu_used_milli + bindparam("share"))
+)
+_GIVE_BACK = update(_QUOTA).where(_OF_MODEL).values(gpu_used_milli=_QUOTA.c.gpu_used_milli - bindparam("share"))
+_ADD = (
+    update(_QUOTA)
+    .where(_EVERYTHING)
+    .values(
+        queued_used=_QUOTA.c.queued_used + bindparam("queued"),
+        running_used=_QUOTA.c.running_used + bindparam("running"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +114,7 @@ def take_queue_slot(session: Session, tenant_id: str) -> None:
     """
     lock_quotas(session, [tenant_id])
     for each in tree(session, tenant_id):
-        grown = session.execute(
-            update(Quota)
-            .where(
-                col(Quota.tenant_id) == each,
-                col(Quota.model) == ANY_MODEL,
-                or_(col(Quota.most_queued).is_(None), col(Quota.queued_used) < col(Quota.most_queued)),
-            )
-            .values(queued_used=Quota.queued_used + 1)
-        )
-        if grown.rowcount != 1:  # type: ignore[attr-defined]
+        if not _has_grown(session, _QUEUE, of=each):
             raise QuotaExceeded("queued jobs", 1, 0)
 
 
@@ -107,47 +133,28 @@ def leave_running(session: Session, tenant_id: str) -> None:
     _add_to_tree(session, tenant_id, running=-1)
 
 
-def queued_to_running(session: Session, tenant_id: str) -> None:
-    """One job of the tenant starts to run.
+def queued_to_running(session: Session, path: Sequence[str], now: int) -> None:
+    """One job starts to run, of the tenant at the end of `path`, which is its tree from the root down.
 
     Raises:
         QuotaExceeded: somebody in the tree has as many running jobs as it may.
     """
-    for each in tree(session, tenant_id):
-        grown = session.execute(
-            update(Quota)
-            .where(
-                col(Quota.tenant_id) == each,
-                col(Quota.model) == ANY_MODEL,
-                or_(col(Quota.most_running).is_(None), col(Quota.running_used) < col(Quota.most_running)),
-            )
-            .values(running_used=Quota.running_used + 1, queued_used=Quota.queued_used - 1)
-        )
-        if grown.rowcount != 1:  # type: ignore[attr-defined]
+    for each in path:
+        if not _has_grown(session, _RUN, of=each, now=now):
             raise QuotaExceeded("running jobs", 1, 0)
 
 
-def take_gpus(session: Session, tenant_id: str, models: Iterable[str]) -> None:
+def take_gpus(session: Session, path: Sequence[str], models: Iterable[str]) -> None:
     """Charge whole devices of these models to the tenant and all above, under the model and under `*`.
 
     Raises:
         QuotaExceeded: a bound in the tree would be passed.
     """
-    for each, model, share in _charges(session, tenant_id, models):
-        _ensure_row(session, each, model)
-        grown = session.execute(
-            update(Quota)
-            .where(
-                col(Quota.tenant_id) == each,
-                col(Quota.model) == model,
-                or_(
-                    col(Quota.gpu_limit_milli).is_(None),
-                    Quota.gpu_used_milli + share <= col(Quota.gpu_limit_milli),
-                ),
-            )
-            .values(gpu_used_milli=Quota.gpu_used_milli + share)
-        )
-        if grown.rowcount != 1:  # type: ignore[attr-defined]
+    for each, model, share in _charges(path, models):
+        if _has_grown(session, _TAKE, of=each, which=model, share=share):
+            continue
+        _ensure_row(session, each, model)  # the first device of this model that the tenant ever had
+        if not _has_grown(session, _TAKE, of=each, which=model, share=share):
             row = session.exec(_row(each, model)).one()
             left = max(0, (row.gpu_limit_milli or 0) - row.gpu_used_milli) // WHOLE_GPU
             raise QuotaExceeded("GPUs" if model == ANY_MODEL else model, share // WHOLE_GPU, left)
@@ -155,12 +162,8 @@ def take_gpus(session: Session, tenant_id: str, models: Iterable[str]) -> None:
 
 def give_back_gpus(session: Session, tenant_id: str, models: Iterable[str]) -> None:
     """Take the charge of `take_gpus` off again."""
-    for each, model, share in _charges(session, tenant_id, models):
-        session.execute(
-            update(Quota)
-            .where(col(Quota.tenant_id) == each, col(Quota.model) == model)
-            .values(gpu_used_milli=Quota.gpu_used_milli - share)
-        )
+    for each, model, share in _charges(tree(session, tenant_id), models):
+        session.connection().execute(_GIVE_BACK, {"of": each, "which": model, "share": share})
 
 
 def recount(session: Session) -> dict[tuple[str, str], int]:
@@ -191,20 +194,22 @@ def recount_jobs(session: Session) -> dict[str, tuple[int, int]]:
     return counted
 
 
-def _charges(session: Session, tenant_id: str, models: Iterable[str]) -> list[tuple[str, str, int]]:
+def _charges(path: Sequence[str], models: Iterable[str]) -> list[tuple[str, str, int]]:
     by_model = Counter(models)
     if not by_model:
         return []
     charged = [(ANY_MODEL, by_model.total()), *sorted(by_model.items())]
-    return [(each, model, count * WHOLE_GPU) for each in tree(session, tenant_id) for model, count in charged]
+    return [(each, model, count * WHOLE_GPU) for each in path for model, count in charged]
+
+
+def _has_grown(session: Session, statement: Update, **values: object) -> bool:
+    """Whether the conditional UPDATE found its row within its bound."""
+    return session.connection().execute(statement, values).rowcount == 1
 
 
 def _add_to_tree(session: Session, tenant_id: str, queued: int = 0, running: int = 0) -> None:
-    session.execute(
-        update(Quota)
-        .where(col(Quota.tenant_id).in_(tree(session, tenant_id)), col(Quota.model) == ANY_MODEL)
-        .values(queued_used=Quota.queued_used + queued, running_used=Quota.running_used + running)
-    )
+    for each in tree(session, tenant_id):
+        session.connection().execute(_ADD, {"of": each, "queued": queued, "running": running})
 
 
 def _ensure_row(session: Session, tenant_id: str, model: str) -> None:

@@ -31,7 +31,9 @@ def _columns(row: type[Row], names: str) -> Select[Any]:
 _JOB = Row.metadata.tables["job"].c
 _IS_WAITING = (_JOB.state == JobState.QUEUED) & _JOB.cancel_requested.is_(False)
 _TENANTS = _columns(Tenant, "id parent_id weight state")
-_QUOTAS = _columns(Quota, "tenant_id model gpu_limit_milli gpu_used_milli most_running running_used isolation_levels")
+_QUOTAS = _columns(
+    Quota, "tenant_id model gpu_limit_milli gpu_used_milli most_running running_used served_us isolation_levels"
+)
 _NODES = _columns(
     Node,
     "id name state is_reachable levels cuda_driver cpus_milli cpus_milli_used memory_bytes memory_bytes_used"
@@ -158,6 +160,7 @@ def _share(tenant: Any, rows: Mapping[str, Any]) -> TenantShare:
         # without a row nothing was granted
         running_limit=0 if everything is None else everything.most_running,
         running=0 if everything is None else everything.running_used,
+        served_at=Instant(0 if everything is None else everything.served_us),
     )
 
 

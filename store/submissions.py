@@ -124,12 +124,12 @@ def _check_quota(
 
 
 def _check_gpus(rows: Mapping[str, Quota], asked: Submission) -> None:
-    """Devices of several accepted models may make up the number, so their limits are summed."""
+    """A job's devices are all of one model, so it fits if one of the accepted ones leaves enough."""
     wanted = asked.gpus * WHOLE_GPU
     bounds = [rows[ANY_MODEL].gpu_limit_milli]
     if asked.models:
         limits = [rows[model].gpu_limit_milli if model in rows else None for model in set(asked.models)]
-        bounds.append(None if None in limits else sum(limit for limit in limits if limit is not None))
+        bounds.append(None if None in limits else max(limit for limit in limits if limit is not None))
     for bound in bounds:
         if bound is not None and wanted > bound:
             raise QuotaExceeded("GPUs", asked.gpus, bound // WHOLE_GPU)

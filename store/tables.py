@@ -70,6 +70,8 @@ class Quota(Row, table=True):
     """Queued and held jobs."""
     most_running: int | None = big(default=None)
     running_used: int = big(default=0)
+    served_us: int = big(default=0)
+    """When something of the tenant, or of one below it, was started last: who waits longer goes first among equals."""
     longest_time_limit_us: int | None = big(default=None)
     highest_priority: int | None = None
     isolation_levels: list[str] | None = json(default=None)

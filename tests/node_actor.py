@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from domain.levels import Level
-from store.attempts import Assigned, assign, lock_for
+from store.assignments import Assigned, assign, lock_for
 from store.engine import writing
 
 BOOT = "boot-1"

@@ -21,6 +21,7 @@ import httpx2
 import services
 import uvicorn
 from actors import Actor, a_tenant
+from books import assert_books_agree
 from builders import a_placement
 from engines import until_no_runner
 from redis_parts import eventually
@@ -33,7 +34,8 @@ from domain.ids import NodeId
 from domain.levels import Level
 from sandbox.bubblewrap import BubblewrapSandbox
 from store import nodes
-from store.attempts import Assigned, assign, lock_for, order_stop
+from store.assignments import Assigned, assign, lock_for
+from store.attempts import order_stop
 from store.ends import lose
 from store.engine import open_engine, reading, writing
 from store.keys import mint_key
@@ -247,7 +249,9 @@ class World:
         return [held.sandbox_id for held in BubblewrapSandbox(self.data_dir / "process", self.node_id).list()]
 
     def check_nothing_is_left(self) -> None:
-        """No sandbox, no runner, no folder, no device held."""
+        """No sandbox, no runner, no folder, no device held; and the books agree."""
+        with reading(self.engine) as session:
+            assert_books_agree(session)
         assert self.sandboxes_left() == []
         assert self.open_allocations() == 0
         eventually(lambda: not list((self.data_dir / "attempts").iterdir()))

@@ -13,8 +13,9 @@ from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU, Demand, Reason, Sna
 SHARE_SCALE = 10**18
 """Shares are compared as whole numbers: this is the whole cluster for a weight of 1."""
 
-Standing = tuple[int, int, str]
-"""How much a tenant has for its weight: its dominant share of the GPUs, then its running jobs, then its name."""
+Standing = tuple[int, int, int, str]
+"""How much a tenant has for its weight: its dominant share of the GPUs, then its running jobs; then when it was served
+last, so that a crowd of one's jobs cannot win every freed device from another; then its name."""
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class Account:
     gpu_used_milli: dict[str, int]
     running_limit: int | None
     running: int
+    served_at: int = 0
 
     @classmethod
     def of(cls, share: TenantShare) -> "Account":
@@ -40,6 +42,7 @@ class Account:
             dict(share.gpu_used_milli),
             share.running_limit,
             share.running,
+            share.served_at,
         )
 
     def charge(self, gpus_milli: int, model: str | None) -> None:
@@ -200,7 +203,8 @@ def _standing(name: str, account: Account, totals: Mapping[str, int]) -> Standin
     weight = max(account.weight, 1)
     used = account.gpu_used_milli.items()
     dominant = max((milli * SHARE_SCALE // totals.get(row, WHOLE_GPU) for row, milli in used), default=0)
-    return (max(dominant, 0) // weight, max(account.running, 0) * SHARE_SCALE // weight, name)
+    running = max(account.running, 0) * SHARE_SCALE
+    return (max(dominant, 0) // weight, running // weight, account.served_at, name)
 
 
 def _totals(snapshot: Snapshot) -> Mapping[str, int]:
@@ -214,4 +218,5 @@ def _totals(snapshot: Snapshot) -> Mapping[str, int]:
 
 def _unbounded_copy(account: Account) -> Account:
     """A copy for a tenant's own jobs, which compete with its children at a weight of 1."""
-    return Account(account.tenant_id, 1, True, {}, dict(account.gpu_used_milli), None, account.running)
+    used = dict(account.gpu_used_milli)
+    return Account(account.tenant_id, 1, True, {}, used, None, account.running, account.served_at)

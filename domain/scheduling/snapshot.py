@@ -8,6 +8,7 @@ from domain.levels import ImageKind, Level
 
 WHOLE_GPU = 1000
 """Thousandths of a device in a whole one."""
+NEVER = Instant(0)
 ANY_MODEL = "*"
 """The row of a quota that counts every model."""
 
@@ -57,6 +58,8 @@ class TenantShare:
     gpu_used_milli: Mapping[str, int]
     running_limit: int | None
     running: int
+    served_at: Instant = NEVER
+    """When something of it, or of one below it, was started last; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)

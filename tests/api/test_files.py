@@ -2,6 +2,7 @@
 
 import hashlib
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tars import tar_of, tar_with
 from api.logs import SMALL_MAX, Logs
 from api.settings import ApiSettings
 from api.storage import Storage
-from store.attempts import Assigned
+from store.assignments import Assigned
 
 TAR = {"Content-Type": "application/x-tar"}
 
@@ -158,6 +159,24 @@ def test_many_segments_are_joined_and_none_is_lost(tmp_path: Path) -> None:
     assert len(list((tmp_path / "logs/att_x").iterdir())) == 1
     assert b"".join(logs.chunks("att_x", 0, 10**9)) == expected
     assert logs.append("att_x", len(expected), b"more") == len(expected) + 4
+
+
+def test_whoever_reads_while_segments_are_joined_misses_nothing(tmp_path: Path) -> None:
+    logs = Logs(Storage(f"file://{tmp_path}"), 2**30)
+    expected = b"".join(b"%06d\n" % number for number in range(40))
+    for round_number in range(30):
+        attempt_id = f"att_{round_number}"
+        for begin in range(0, len(expected), 7):
+            logs.append(attempt_id, begin, expected[begin : begin + 7])
+        with ThreadPoolExecutor(4) as pool:
+            joined = pool.submit(logs.compact, attempt_id)
+            reads = [pool.submit(_whole, logs, attempt_id) for _ in range(12)]
+            joined.result()
+            assert {each.result() for each in reads} == {expected}
+
+
+def _whole(logs: Logs, attempt_id: str) -> bytes:
+    return b"".join(logs.chunks(attempt_id, 0, logs.size(attempt_id)))
 
 
 def test_a_job_without_an_attempt_has_an_empty_log(tenant: Actor) -> None:

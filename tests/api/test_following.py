@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from api.app import create_app
 from api.settings import ApiSettings
-from store.attempts import Assigned
+from store.assignments import Assigned
 
 FOLLOWERS = 120
 DEADLINE_SECONDS = 60
@@ -155,6 +155,7 @@ async def _follow_all(address: str, job_id: str, key: str, begun: threading.Sema
 
         async def follow(number: int) -> None:
             async with client.stream("GET", f"/v1/jobs/{job_id}/logs?follow=true") as answer:
+                assert answer.status_code == 200
                 is_first = True
                 async for line in answer.aiter_lines():
                     if is_first:

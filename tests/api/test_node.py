@@ -6,7 +6,7 @@ from fastapi.testclient import TestClient
 from node_actor import Worker, a_worker, place, some_facts
 from sqlalchemy import Engine
 
-from store.attempts import Assigned
+from store.assignments import Assigned
 
 
 @pytest.fixture

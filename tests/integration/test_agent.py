@@ -16,7 +16,7 @@ from domain.ids import AttemptId, Fence
 from domain.levels import Level
 from hints.sender import Hints
 from sandbox import boot_clock
-from store.attempts import Assigned
+from store.assignments import Assigned
 from worker import poke
 from worker.state_folder import Stage
 
@@ -261,4 +261,8 @@ def test_a_hint_over_redis_starts_a_job_and_the_process_that_takes_it_comes_back
             ends(world, assigned, "exited")
             for pid in worker.hint_processes():
                 os.kill(pid, signal.SIGKILL)
+        eventually(worker.hint_processes, 30)
+        [hint_process] = worker.hint_processes()
+        worker.kill()
+        eventually(lambda: not Path(f"/proc/{hint_process}").exists(), 10)
     hints.close()

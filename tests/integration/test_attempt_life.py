@@ -13,8 +13,8 @@ from sqlmodel import Session, select
 from domain.endings import Outcome
 from domain.errors import InvalidTransition, NotFound, StaleFence
 from domain.states import AttemptState, JobState
-from store import attempts, ends, ledger, quotas, requests
-from store.attempts import Assigned, PlacementRefused
+from store import assignments, attempts, ends, ledger, quotas, requests
+from store.assignments import Assigned, PlacementRefused
 from store.ends import Ending, Finding
 from store.engine import reading, writing
 from store.tables import Allocation, Attempt, Gpu, Job, Node
@@ -35,8 +35,8 @@ def an_assigned(engine: Engine, gpus: int = 2, **job: object) -> tuple[Assigned,
 
 def assign(session: Session, job_id: str, node_id: str) -> Assigned:
     placement = a_placement(session, job_id, node_id)
-    attempts.lock_for(session, [placement])
-    return attempts.assign(session, placement)
+    assignments.lock_for(session, [placement])
+    return assignments.assign(session, placement)
 
 
 def end(session: Session, assigned: Assigned, ending: Ending = EXITED, clean: bool = True) -> attempts.Standing:
@@ -203,10 +203,10 @@ def test_a_device_is_never_given_twice(engine: Engine) -> None:
         tenant_id, node_id = a_tenant(session), a_node(session, gpus=1)
         first, second = a_job(session, tenant_id), a_job(session, tenant_id)
         same = [a_placement(session, job_id, node_id) for job_id in (first, second)]
-        attempts.lock_for(session, same)
-        attempts.assign(session, same[0])
+        assignments.lock_for(session, same)
+        assignments.assign(session, same[0])
         with pytest.raises(PlacementRefused), session.begin_nested():
-            attempts.assign(session, same[1])
+            assignments.assign(session, same[1])
     with reading(engine) as session:
         assert session.get_one(Job, second).state == JobState.QUEUED
         assert_books_agree(session)

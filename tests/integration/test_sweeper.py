@@ -18,8 +18,8 @@ from control.sweeper import (
 )
 from domain.errors import StaleLeader
 from domain.ids import AttemptId, Fence, JobId, NodeId
-from store import attempts, nodes
-from store.attempts import Assigned
+from store import assignments, attempts, nodes
+from store.assignments import Assigned
 from store.devices_seen import DeviceSeen
 from store.engine import reading, writing
 from store.leader import Lease, ensure_lease, read_lease, take_lease
@@ -77,8 +77,8 @@ class World:
 
     def assign(self, session: Session) -> Assigned:
         placement = a_placement(session, self.job_id, self.node_id)
-        attempts.lock_for(session, [placement])
-        return attempts.assign(session, placement)
+        assignments.lock_for(session, [placement])
+        return assignments.assign(session, placement)
 
     def claim(self) -> None:
         with writing(self.engine) as session:
@@ -244,8 +244,8 @@ def test_one_attempt_that_cannot_be_withdrawn_does_not_keep_the_others(world: Wo
     with writing(world.engine) as session:
         other = a_job(session, world.job().tenant_id)
         placement = a_placement(session, other, world.node_id)
-        attempts.lock_for(session, [placement])
-        attempts.assign(session, placement)
+        assignments.lock_for(session, [placement])
+        assignments.assign(session, placement)
         # a row that makes no sense: the retry rules of the first job are no list
         session.execute(update(Job).where(col(Job.id) == world.job_id).values(retry_on=7))
     world.pass_time(UNCLAIMED_SECONDS, beating=True)

@@ -238,6 +238,7 @@ def upgrade() -> None:
         sa.Column("queued_used", sa.BigInteger(), nullable=False),
         sa.Column("most_running", sa.BigInteger(), nullable=True),
         sa.Column("running_used", sa.BigInteger(), nullable=False),
+        sa.Column("served_us", sa.BigInteger(), nullable=False),
         sa.Column("longest_time_limit_us", sa.BigInteger(), nullable=True),
         sa.Column("highest_priority", sa.Integer(), nullable=True),
         sa.Column("isolation_levels", sa.JSON(), nullable=True),
