@@ -192,7 +192,7 @@ class Sandbox(Protocol):
         """Start a sandbox of this level, look at it from outside, remove it; say whether it may be offered."""
 
     def create(self, order: LaunchOrder) -> SandboxId:
-        """Make it, or find the one already made under this attempt and fence. The gate waits; nothing of the tenant's runs.
+        """Make it, or find the one already made under this attempt and fence. The gate waits; nothing of the job runs.
 
         Raises:
             ImageRefused: the image is missing, moved, or carries what the gate forbids.
