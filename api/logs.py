@@ -106,7 +106,12 @@ class Logs:
                 self._storage.remove(_place(attempt_id, segment))
 
     def _segments(self, attempt_id: str) -> list[Segment]:
-        names = self._storage.sizes(_folder(attempt_id))
+        """What is there. Listed twice: a listing that runs while segments are joined can miss the old and the new.
+
+        The joined one is there before the first old one goes, so what the first look missed the second one finds.
+        """
+        folder = _folder(attempt_id)
+        names = self._storage.names(folder) | self._storage.names(folder)
         return [Segment(*(int(part, 16) for part in name.split("-"))) for name in names]
 
 

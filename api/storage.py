@@ -64,13 +64,16 @@ class Storage:
             yield data
             begin += len(data)
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """The objects right below `folder`, by their last name; nothing if there is no such folder."""
+    def names(self, folder: str) -> frozenset[str]:
+        """The last names of the objects right below `folder`; none if there is no such folder.
+
+        Names alone: asking for more would fail on an object that goes away meanwhile.
+        """
         try:
-            entries = self._fs.ls(self.path(folder), detail=True, refresh=True)
+            entries: list[str] = self._fs.ls(self.path(folder), detail=False, refresh=True)
         except FileNotFoundError:
-            return {}
-        return {entry["name"].rsplit("/", 1)[-1]: entry["size"] for entry in entries if entry["type"] == "file"}
+            return frozenset()
+        return frozenset(entry.rsplit("/", 1)[-1] for entry in entries)
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
