@@ -117,8 +117,14 @@ class Agent:
             except OSError as error:
                 log.error("%s is not started: its folder cannot be made: %s", attempt_id, error)
                 return
-            attempt = self._attempts[attempt_id] = Attempt(folder, self._tools, self._forget)
-            attempt.start()
+            attempt = Attempt(folder, self._tools, self._forget)
+            try:
+                attempt.start()
+            except RuntimeError as error:
+                log.error("%s is not started: %s", attempt_id, error)  # no thread is to be had
+                folder.delete()
+                return
+            self._attempts[attempt_id] = attempt
 
     def _adopt(self) -> None:
         """Go on with every attempt that has a folder, once the devices that these hold have been looked at."""
@@ -166,9 +172,12 @@ class Agent:
             self._sweep_now.clear()
             if self._leaving.is_set():
                 return
-            self._orphans.sweep()
-            if self._levels.probe_missing():
-                self._heart.register_again()
+            try:
+                self._orphans.sweep()
+                if self._levels.probe_missing():
+                    self._heart.register_again()
+            except Exception:
+                log.exception("a sweep failed and is tried again")  # edge of the thread: the next one may do better
 
     def _is_ours(self, attempt_id: AttemptId) -> bool:
         with self._lock:

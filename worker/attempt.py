@@ -78,9 +78,7 @@ class Attempt:
         try:
             while True:
                 try:
-                    self._go_through()
-                except Dropped:
-                    self._discard()
+                    self._go_through_or_discard()
                 except Exception:
                     # edge of the thread: whatever surprised us (a full disk, say), the steps can be taken again
                     if self._course.tools.leaving.is_set():
@@ -93,6 +91,12 @@ class Attempt:
         except Leaving:
             return  # sandbox and folder stay for the next agent
         self._on_over(self)
+
+    def _go_through_or_discard(self) -> None:
+        try:
+            self._go_through()
+        except Dropped:
+            self._discard()
 
     def _go_through(self) -> None:
         course = self._course

@@ -98,7 +98,10 @@ class PokeListener:
             if poke is None:
                 log.warning("a malformed poke of %d bytes was ignored", len(data))
                 continue
-            self._on_poke(poke)
+            try:
+                self._on_poke(poke)
+            except Exception:
+                log.exception("a poke came to nothing")  # edge of the thread: the next one must be heard
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from corral.node import AttemptStanding, Started
 from sandbox.contract import LaunchOrder, Sandbox, SandboxFault, SandboxId, StopReason
 from worker.api_link import ApiFault, ApiLink, Away, Refused, Stale, Unknown
 from worker.contact import LONGEST_WAIT_S, Contact
-from worker.logs import LogPump, Pace
+from worker.logs import LONGEST_PAUSE_S, LogPump, Pace
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +78,14 @@ class Tender:
 
     def _tend(self) -> None:
         while not self._is_over:
-            self._pass_stop()
-            self._extend()
-            pause_s = self._tell()
+            try:
+                self._pass_stop()
+                self._extend()
+                pause_s = self._tell()
+            except Exception:
+                # edge of the thread: whatever surprised us, the job must stay stoppable
+                log.exception("%s: tending failed and goes on", self._attempt_id)
+                pause_s = LONGEST_PAUSE_S
             self._wake.wait(pause_s)
             self._wake.clear()
 
