@@ -287,7 +287,6 @@ class NodeProcess:
         settings = {
             "CORRAL_API_URL": f"http://127.0.0.1:{world.door.port}",
             "CORRAL_JOIN_TOKEN": world.join_token,
-            "CORRAL_NODE_NAME": "n1",
             "CORRAL_DATA_DIR": str(world.data_dir),
             "CORRAL_SIMULATED_GPUS": "2",
             "CORRAL_LEVELS": "process",

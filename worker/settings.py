@@ -1,9 +1,9 @@
 """What a node's worker is told, once, at its start; nothing else of it reads the environment."""
 
-import socket
 from pathlib import Path
 from typing import Annotated, Any
 
+from corral.contract import Name
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -22,7 +22,6 @@ class WorkerSettings(BaseSettings):
     """Where the API answers, without `/v1`."""
     join_token: SecretStr | None = None
     """For the first start only; the credential it buys is kept in `data_dir`."""
-    node_name: str = Field(default_factory=socket.gethostname)
     data_dir: Path = Path("/var/lib/corral/node")
     """Journals, credential and sockets; a short path, since a unix socket's may have 107 bytes."""
     redis_url: str | None = None
@@ -34,7 +33,7 @@ class WorkerSettings(BaseSettings):
     engine_socket: Path = Path("/var/run/docker.sock")
     nvml_dir: Path | None = None
     """Folder of the NVML library to use; the system's own without it."""
-    labels: dict[str, str] = {}
+    labels: dict[Name, str] = {}
     heartbeat_seconds: float | None = Field(default=None, gt=0)
     """None: as the API says."""
     silence_seconds: float = Field(default=60.0, gt=0)
