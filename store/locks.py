@@ -26,13 +26,16 @@ _LOCK_QUOTA = (
 
 
 def tree(session: Session, tenant_id: str) -> tuple[TenantId, ...]:
-    """The tenant and all above it, root first."""
-    path: list[TenantId] = []
-    current: str | None = tenant_id
-    while current is not None:
-        path.append(TenantId(current))
-        current = session.connection().execute(_PARENT, {"of": current}).scalar_one()
-    return tuple(reversed(path))
+    """The tenant and all above it, root first. A tenant never moves, so a session asks once."""
+    known: dict[str, tuple[TenantId, ...]] = session.info.setdefault("trees", {})
+    if tenant_id not in known:
+        path: list[TenantId] = []
+        current: str | None = tenant_id
+        while current is not None:
+            path.append(TenantId(current))
+            current = session.connection().execute(_PARENT, {"of": current}).scalar_one()
+        known[tenant_id] = tuple(reversed(path))
+    return known[tenant_id]
 
 
 def lock_nodes(session: Session, node_ids: Iterable[str]) -> None:
