@@ -41,13 +41,19 @@ class Database:
 
     async def read(self, question: Callable[[Session], T]) -> T:
         """What `question` finds, asked in a thread and a transaction of its own."""
-        async with self.reading() as session:
-            return await anyio.to_thread.run_sync(question, session)
+        async with self._readers:
+            return await anyio.to_thread.run_sync(_within, reading(self.engine), question)
 
     async def write(self, change: Callable[[Session], T]) -> T:
         """Do `change` in a thread and a transaction of its own, and commit it."""
-        async with self.writing() as session:
-            return await anyio.to_thread.run_sync(change, session)
+        async with self._writers:
+            return await anyio.to_thread.run_sync(_within, writing(self.engine), change)
+
+
+def _within(manager: AbstractContextManager[Session], action: Callable[[Session], T]) -> T:
+    """One stay in one thread, from the beginning of the transaction to its end."""
+    with manager as session:
+        return action(session)
 
 
 @asynccontextmanager

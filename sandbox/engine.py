@@ -142,10 +142,11 @@ class DockerSandbox:
 
     def verify(self, sandbox: SandboxId, order: LaunchOrder) -> IsolationRecord:
         """Observe the waiting gate from the host, ask the engine for the rest, compare all of it with the order."""
+        asked = self._helpers.submit(self._inspect, sandbox)  # the engine thinks while the gate comes up
         if error := RunnerLink(order.state_dir).wait_gate().error:
             raise SandboxFault(error)
         image, facts = self._admitted(order), self._known_facts()
-        inspect = self._inspect(sandbox)
+        inspect = asked.result()
         places = self._volumes.places(sandbox)
         comparison = Comparison()
         pid = int(inspect["State"]["Pid"])

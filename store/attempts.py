@@ -7,14 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, update
 from sqlmodel import Session, col, select
 
 from domain.errors import NotFound, StaleFence
 from domain.states import AttemptEvent, AttemptState, next_attempt_state
+from store.base import table_of
 from store.clock import now_us
 from store.events import record
 from store.tables import Allocation, Attempt, Gpu, Job, JobInput
+
+CLAIMED_STATES = (AttemptState.PREPARING, AttemptState.RUNNING)
+_ATTEMPT, _JOB, _INPUT = table_of(Attempt), table_of(Job), table_of(JobInput)
+_CLAIM = (
+    update(_ATTEMPT)
+    .where(
+        _ATTEMPT.c.id == bindparam("of"),
+        _ATTEMPT.c.node_id == bindparam("on"),
+        _ATTEMPT.c.fence == bindparam("under"),
+        _ATTEMPT.c.state == AttemptState.ASSIGNED.value,
+    )
+    .values(state=next_attempt_state(AttemptState.ASSIGNED, AttemptEvent.CLAIM).value, claimed_us=bindparam("now"))
+)
+_INPUTS = select(_INPUT.c.sha256).where(_INPUT.c.job_id == bindparam("of")).order_by(_INPUT.c.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +64,26 @@ def claim(session: Session, node_id: str, attempt_id: str, fence: int) -> Claime
     """The node takes the attempt; claiming it once more under the same fence gives the same answer.
 
     Raises:
+        NotFound: it is not an attempt of this node.
         StaleFence: the attempt is over, or was never this fence's.
     """
-    attempt = _of_node(session, node_id, attempt_id, fence)
-    if attempt.state == AttemptState.ASSIGNED:
-        if _move(session, attempt, AttemptEvent.CLAIM, claimed_us=now_us(session)):
-            _tell(session, attempt, "claimed", "its node took it and prepares it")
-        attempt = _of_node(session, node_id, attempt_id, fence)
-    if attempt.state not in (AttemptState.PREPARING, AttemptState.RUNNING):
-        raise StaleFence(attempt_id, fence)
+    values = {"of": attempt_id, "on": node_id, "under": fence, "now": now_us(session)}
+    is_taken = session.connection().execute(_CLAIM, values).rowcount == 1
+    attempt = session.get(Attempt, attempt_id)
+    if attempt is None or attempt.node_id != node_id:
+        raise NotFound("attempt")
     job = session.get_one(Job, attempt.job_id)
+    if fence != attempt.fence or fence != job.fence or attempt.state not in CLAIMED_STATES:
+        raise StaleFence(attempt_id, fence)
+    if is_taken:
+        _tell(session, attempt, "claimed", "its node took it and prepares it")
     devices = session.exec(
         select(Gpu)
         .join(Allocation, col(Allocation.gpu_id) == Gpu.id)
         .where(Allocation.attempt_id == attempt_id)
         .order_by(col(Gpu.uuid))
     ).all()
-    inputs = session.exec(
-        select(JobInput.sha256).where(JobInput.job_id == job.id).order_by(col(JobInput.position))
-    ).all()
+    inputs = session.connection().execute(_INPUTS, {"of": job.id}).scalars().all()
     return Claimed(job, attempt, devices, inputs)
 
 

@@ -5,12 +5,15 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, update
+from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, or_, select
 
 from domain.errors import Conflict, NotFound, Unauthenticated
 from domain.ids import KeyId, TenantId
+from store.base import table_of
 from store.clock import now_us
 from store.ids import new_id
 from store.locks import tree
@@ -22,6 +25,21 @@ USED_COARSELY_US = 60_000_000
 """`last_used` is written at most this often."""
 _NOBODY = hashlib.sha256(b"").hexdigest()
 """Compared with when no key has the prefix, so that a wrong prefix takes as long as a wrong secret."""
+
+_KEY, _TENANT = table_of(ApiKey), table_of(Tenant)
+_BY_PREFIX = (
+    select_columns(*_KEY.c, _TENANT.c.name.label("tenant_name"))
+    .select_from(_KEY.outerjoin(_TENANT))
+    .where(_KEY.c.prefix == bindparam("of"))
+)
+_STATE = select_columns(_TENANT.c.state).where(_TENANT.c.id == bindparam("of"))
+
+
+class _Validity(Protocol):
+    """What decides whether a key counts."""
+
+    revoked_us: int | None
+    expires_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +64,16 @@ def authenticate(session: Session, text: str) -> Principal:
         Unauthenticated: nobody's, a revoked one's or an expired one's; which of these is not told.
     """
     mark, prefix, secret = [*text.split("_", 2), "", ""][:3]
-    key = session.exec(select(ApiKey).where(ApiKey.prefix == prefix)).first() if prefix.isascii() else None
+    key = session.connection().execute(_BY_PREFIX, {"of": prefix}).first() if prefix.isascii() else None
     is_right = hmac.compare_digest(_hash(secret), key.secret_sha256 if key else _NOBODY)
     if key is None or mark != MARK or not is_right or not _is_valid(key, now := now_us(session)):
         raise Unauthenticated
-    tenant = None if key.tenant_id is None else session.get_one(Tenant, key.tenant_id)
     return Principal(
         KeyId(key.id),
         key.role,
-        None if tenant is None else TenantId(tenant.id),
-        None if tenant is None else tenant.name,
-        tenant is not None and is_suspended(session, tenant.id),
+        None if key.tenant_id is None else TenantId(key.tenant_id),
+        key.tenant_name,
+        key.tenant_id is not None and is_suspended(session, key.tenant_id),
         key.last_used_us is None or now - key.last_used_us >= USED_COARSELY_US,
     )
 
@@ -69,8 +86,8 @@ def is_valid(session: Session, key_id: KeyId) -> bool:
 
 def is_suspended(session: Session, tenant_id: str) -> bool:
     """Whether the tenant or one above it is suspended."""
-    path = tree(session, tenant_id)
-    return session.exec(select(Tenant.id).where(col(Tenant.id).in_(path), Tenant.state != "active")).first() is not None
+    states = (session.connection().execute(_STATE, {"of": each}).scalar_one() for each in tree(session, tenant_id))
+    return any(state != "active" for state in states)
 
 
 def note_use(session: Session, key_id: KeyId) -> None:
@@ -145,7 +162,7 @@ def _has_other_admin(session: Session, key_id: str) -> bool:
     return any(_is_valid(each, now) for each in others)
 
 
-def _is_valid(key: ApiKey, now: int) -> bool:
+def _is_valid(key: _Validity, now: int) -> bool:
     return key.revoked_us is None and (key.expires_us is None or now < key.expires_us)
 
 
