@@ -46,7 +46,7 @@ def ps(
 
 
 def cancel(job: JobId, as_json: AsJson = False) -> None:
-    """End a job, in whatever state it is. One that runs is told to stop, and has its grace."""
+    """End a job. One that runs is told to stop, and has its grace."""
     with connect() as client:
         view = client.cancel(job)
     if as_json or view.state in TERMINAL_STATES:

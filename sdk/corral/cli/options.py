@@ -7,6 +7,7 @@ import typer
 from corral.client import Client
 from corral.errors import CorralError
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -17,8 +18,19 @@ NodeRef = Annotated[str, typer.Argument(metavar="NODE", help="The node's id or n
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of this tenant, by id or name (admin).")]
 
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS = 5.0
 """A person sits before the terminal: an address that is wrong should show soon."""
+
+
+PATTERN = "string_pattern_mismatch"
+NAME_RULE = "lower-case letters, digits and, inside, dots, underscores and dashes; at most 63"
+MEANINGS = {
+    "reference": "REPOSITORY@sha256:…, an image's id in the engine (sha256:…), or host; no tag, since a tag can move",
+    "name": NAME_RULE,
+    "node_name": NAME_RULE,
+    "image": NAME_RULE,
+}
+"""What a pattern means, for the fields that people write by hand."""
 
 
 class NoSuchName(CorralError):
@@ -59,8 +71,7 @@ def read(parse: Callable[[], T]) -> T:
     try:
         return parse()
     except ValidationError as error:
-        places = (f"{'.'.join(str(part) for part in said['loc'])}: {said['msg']}" for said in error.errors())
-        raise typer.BadParameter("; ".join(places)) from error
+        raise typer.BadParameter("; ".join(map(_why, error.errors()))) from error
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
@@ -79,6 +90,15 @@ def node_id(client: Client, ref: str) -> str:
     """The id of the node that is meant by its id or its name."""
     known = ((name, node.id) for node in client.nodes() for name in (node.name, node.id))
     return _named(ref, "node", known)
+
+
+def _why(said: ErrorDetails) -> str:
+    """Where a value was refused and why, in words where the rule itself would be a pattern or a type's name."""
+    place = ".".join(str(part) for part in said["loc"])
+    if said["type"] == "missing":
+        return f"{place} is missing"
+    meant = MEANINGS.get(place) if said["type"] == PATTERN else None
+    return f"{place}: {meant or said['msg']}"
 
 
 def _named(ref: str, kind: str, known: Iterable[tuple[str, str]]) -> str:

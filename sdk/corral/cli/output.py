@@ -8,39 +8,44 @@ from collections.abc import Iterable, Sequence
 from corral.cli.text import plain
 from corral.errors import ApiError, CorralError
 from pydantic import BaseModel
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-UNBOUNDED_COLUMNS = 1000
-"""A file has no width: nothing is wrapped there."""
+GAP = "  "
 
 
 def console(*, is_error: bool = False) -> Console:
     """A console that takes text as it is: no markup, no emoji codes, no colours of its own on numbers."""
-    stream = sys.stderr if is_error else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else UNBOUNDED_COLUMNS
-    return Console(file=stream, markup=False, emoji=False, highlight=False, width=width)
+    return Console(file=sys.stderr if is_error else sys.stdout, markup=False, emoji=False, highlight=False)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows of cells, each one made safe."""
+    safe = [[plain(cell) for cell in row] for row in rows]
+    if not _has_width():
+        _print_lines([list(columns), *safe])
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
+    for row in safe:
+        table.add_row(*map(Text, row))
     console().print(table)
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """One thing, a line for each field that says something."""
+    safe = [(label, plain(value)) for label, value in fields if value]
+    if not _has_width():
+        _print_lines(safe)
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for label, value in fields:
-        if value:
-            table.add_row(label, Text(plain(value)))
+    for label, value in safe:
+        table.add_row(label, Text(value))
     console().print(table)
 
 
@@ -77,6 +82,18 @@ def print_failure(error: CorralError) -> None:
     note(f"corral: {error.code}: {error.detail}{help_text}")
     for place in error.errors if isinstance(error, ApiError) else []:
         note("  " + ": ".join(place.values()))
+
+
+def _has_width() -> bool:
+    return sys.stdout.isatty() or "COLUMNS" in os.environ
+
+
+def _print_lines(rows: Sequence[Sequence[str]]) -> None:
+    """Aligned, a line for each row: a file has no width, so nothing is wrapped there, and nothing ends in blanks."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+        print_line(GAP.join(padded).rstrip())
 
 
 def _data(answer: object) -> object:

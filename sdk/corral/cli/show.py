@@ -10,8 +10,8 @@ from corral.cli.jobs import devices_text, outcome_text
 from corral.cli.numbers import moment_text, money_text, seconds_text
 from corral.cli.options import AsJson, JobId, connect
 from corral.cli.output import print_fields, print_json, print_line, print_table
-from corral.cli.text import command_text
-from corral.jobs import AttemptView, EventView, JobView
+from corral.cli.text import command_text, count_text
+from corral.jobs import AttemptView, EventView, JobView, Resources
 from corral.quantities import duration_text, size_text
 
 
@@ -58,7 +58,8 @@ def _job_fields(view: JobView) -> list[tuple[str, str]]:
         ("error", view.error or ""),
         ("image", spec.image),
         ("command", command_text(spec.command)),
-        ("asked for", f"{wanted.gpus} GPUs, {wanted.cpus} CPUs, {size_text(wanted.memory)} of memory"),
+        ("asked for", _resources_text(wanted)),
+        ("least level", spec.isolation or ""),
         ("priority", spec.priority),
         ("time limit", "" if spec.time_limit is None else duration_text(spec.time_limit)),
         ("labels", ", ".join(f"{name}={text}" for name, text in spec.labels.items())),
@@ -72,6 +73,12 @@ def _job_fields(view: JobView) -> list[tuple[str, str]]:
         ("devices", devices_text(attempt.devices) if attempt else ""),
         ("left behind", "; ".join(f"{s.get('name')}: {s.get('reason')}" for s in attempt.skipped) if attempt else ""),
     ]
+
+
+def _resources_text(wanted: Resources) -> str:
+    model = f" ({' or '.join(wanted.gpu_model)})" if wanted.gpu_model else ""
+    counts = f"{count_text(wanted.gpus, 'GPU')}{model}, {count_text(wanted.cpus, 'CPU')}"
+    return f"{counts}, {size_text(wanted.memory)} of memory"
 
 
 def _print_isolation(attempt: AttemptView | None) -> None:

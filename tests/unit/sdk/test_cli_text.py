@@ -5,7 +5,7 @@ import json
 import pytest
 from corral.cli.numbers import EPOCH, moment_text, moment_us, money_micro, money_text, rough_size_text, seconds_text
 from corral.cli.output import print_fields, print_json, print_table
-from corral.cli.text import command_text, plain
+from corral.cli.text import command_text, count_text, plain
 from corral.contract import View
 from corral.errors import ApiError
 from hypothesis import given
@@ -41,6 +41,29 @@ def test_a_table_shows_markup_and_escapes_as_text(capsys):
     assert shown.count("\\x1b[2J") == 2
     assert shown.count("[red]x[/red] :smile:") == 2
     assert "empty" not in shown
+
+
+def test_a_file_gets_lines_without_trailing_blanks(capsys):
+    print_table(("A", "B", ""), [("long", "字", ""), ("", "2", "end")])
+    print_fields([("name", "x"), ("longer name", "y" * 300)])
+    assert capsys.readouterr().out.splitlines() == [
+        "A     B",
+        "long  字",
+        "      2   end",
+        "name         x",
+        "longer name  " + "y" * 300,
+    ]
+
+
+def test_a_long_command_is_cut_and_stays_in_its_line():
+    shown = command_text(["sh", "-c", "echo a\necho " + "b" * 1000])
+    assert shown.startswith("sh -c 'echo a\\necho bbb")
+    assert (len(shown), shown[-1]) == (120, "…")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 GPUs"), (1, "1 GPU"), (2, "2 GPUs")])
+def test_a_count_agrees_with_its_noun(count, text):
+    assert count_text(count, "GPU") == text
 
 
 def test_json_is_ascii_and_reads_back(capfdbinary):

@@ -23,7 +23,13 @@ def list_images(as_json: AsJson = False) -> None:
 @app.command("add")
 def add_image(
     name: ImageName,
-    reference: Annotated[str, typer.Argument(help="REPOSITORY@sha256:…, an engine's image id, or host; never a tag.")],
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="REFERENCE",
+            help="REPOSITORY@sha256:…, an image's id in the engine (sha256:…), or host; never a tag.",
+        ),
+    ],
     min_cuda: Annotated[str | None, typer.Option(help='CUDA inside, such as "12.8".')] = None,
     description: Annotated[str | None, typer.Option(help="A line for people.")] = None,
     as_json: AsJson = False,

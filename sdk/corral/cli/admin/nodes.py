@@ -25,9 +25,8 @@ def list_nodes(as_json: AsJson = False) -> None:
         ("NODE", "NAME", "STATE", "GPUS", "CPUS USED", "MEMORY USED", "LEVELS", "LAST BEAT"),
         [
             (
-                n.id, n.name, n.state, _gpus_text(n), f"{n.cpus_milli_used}m of {n.cpus_milli}m",
-                f"{rough_size_text(n.memory_bytes_used)} of {rough_size_text(n.memory_bytes)}", ", ".join(n.levels),
-                moment_text(n.last_beat_at),
+                n.id, n.name, n.state, _gpus_text(n), f"{_cpus_text(n.cpus_milli_used)} of {_cpus_text(n.cpus_milli)}",
+                _used_memory_text(n), ", ".join(n.levels), moment_text(n.last_beat_at),
             )
             for n in found
         ],
@@ -47,12 +46,14 @@ def show_node(node: NodeRef, as_json: AsJson = False) -> None:
             ("node", found.id),
             ("name", found.name),
             ("state", found.state),
+            ("CPUs", f"{_cpus_text(found.cpus_milli_used)} of {_cpus_text(found.cpus_milli)} used"),
+            ("memory", f"{_used_memory_text(found)} used"),
+            ("scratch", rough_size_text(found.scratch_bytes)),
             ("driver", found.driver_version or "none"),
             ("CUDA", found.cuda_driver or "none"),
             ("levels", ", ".join(found.levels) or "none"),
             *((level, "; ".join(reasons)) for level, reasons in found.level_reasons.items()),
-            ("scratch", rough_size_text(found.scratch_bytes)),
-            ("last beat", f"{found.beat}, {moment_text(found.last_beat_at)}"),
+            ("last beat", moment_text(found.last_beat_at)),
         ]
     )
     print_line("")
@@ -88,7 +89,7 @@ def lose_node(
     yes: Annotated[bool, typer.Option("--yes", help="It is known that nothing runs there any more.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Declare a node gone for good: its jobs may then start elsewhere."""
+    """Declare a node gone for good; its jobs start elsewhere."""
     if not yes:
         typer.confirm("Is it certain that nothing runs there any more?", abort=True, err=True)
     with connect() as client:
@@ -97,7 +98,7 @@ def lose_node(
 
 @app.command("join-token")
 def create_join_token(
-    name: Annotated[str, typer.Argument(help="The name that the node will have.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that the node will have.")],
     valid_for: Annotated[str, typer.Option(help='Such as "1h".')] = "1h",
     as_json: AsJson = False,
 ) -> None:
@@ -118,6 +119,15 @@ def _gpus_text(node: NodeView) -> str:
         " ".join((gpu.model, *filter(None, [f"({simulated(True)})" if gpu.is_simulated else ""]))) for gpu in node.gpus
     ]
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)) or "none"
+
+
+def _cpus_text(milli: int) -> str:
+    """Thousandths of a CPU as a decimal without trailing zeros."""
+    return f"{milli // 1000}.{milli % 1000:03d}".rstrip("0").rstrip(".")
+
+
+def _used_memory_text(node: NodeView) -> str:
+    return f"{rough_size_text(node.memory_bytes_used)} of {rough_size_text(node.memory_bytes)}"
 
 
 def _print_state(view: NodeView, as_json: bool) -> None:

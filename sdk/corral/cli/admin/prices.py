@@ -21,8 +21,8 @@ def list_prices(as_json: AsJson = False) -> None:
 
 @app.command("set")
 def set_price(
-    model: Annotated[str, typer.Argument(help="A model, or * for every model without its own.")],
-    price: Annotated[str, typer.Argument(help="Of a GPU-hour, such as 2.50.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model, or * for every model without its own.")],
+    price: Annotated[str, typer.Argument(metavar="PRICE", help="Of a GPU-hour, such as 2.50.")],
     as_json: AsJson = False,
 ) -> None:
     """Set the price of a model."""

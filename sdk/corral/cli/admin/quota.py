@@ -26,7 +26,10 @@ def set_quota(
     tenant: TenantRef,
     gpus: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL=N", help="Most GPUs at once; MODEL may be *, N may be unlimited; repeat."),
+        typer.Option(
+            metavar="MODEL=N",
+            help="Most GPUs at once. MODEL * bounds all together and is 0 at first; N may be unlimited; repeat.",
+        ),
     ] = None,
     no_gpus: Annotated[list[str] | None, typer.Option(metavar="MODEL", help="Take the model's row away.")] = None,
     most_queued: Annotated[int | None, typer.Option(help="Most jobs that wait.")] = None,

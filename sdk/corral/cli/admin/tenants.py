@@ -33,7 +33,7 @@ def list_tenants(as_json: AsJson = False) -> None:
 
 @app.command("create")
 def create_tenant(
-    name: Annotated[str, typer.Argument(help="Lower case, digits, dots and dashes.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower case, digits, dots and dashes.")],
     parent: Annotated[str | None, typer.Option(help="The tenant above it, by id or name.")] = None,
     weight: Annotated[int | None, typer.Option(help="Its share beside its siblings'.")] = None,
     isolation: Annotated[str | None, typer.Option(help="Least level of its jobs, unless they say otherwise.")] = None,
