@@ -71,7 +71,7 @@ class Caller:
         """
         chosen = self.narrowed(tenant_id)
         if chosen is None:
-            raise Invalid("an admin's key has no tenant", "add ?tenant_id=ten_…")
+            raise Invalid("an admin's key has no tenant", "say which: ?tenant_id=ten_…, or --tenant NAME")
         return chosen
 
 

@@ -71,7 +71,7 @@ class InvalidTransition(Conflict):
     code = "invalid_transition"
 
     def __init__(self, kind: str, state: str, event: str) -> None:
-        super().__init__(f"a {kind} that is {state} cannot {event}")
+        super().__init__(f"{event} does not fit {'an' if kind[0] in 'aeiou' else 'a'} {kind} that is {state}")
 
 
 class StaleFence(Conflict):

@@ -166,7 +166,9 @@ class EngineClient:
             try:
                 knock.connect(self.socket_path)
             except OSError as error:
-                raise EngineAway(f"the container engine at {self.socket_path} cannot be reached") from error
+                raise EngineAway(
+                    f"the container engine at {self.socket_path} cannot be reached: {error.strerror or error}"
+                ) from error
 
     def _client(self, version: str) -> docker.APIClient:
         return docker.APIClient(base_url=f"unix://{self.socket_path}", version=version, timeout=ANSWER_WITHIN_S)

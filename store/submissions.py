@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
-from domain.errors import BeyondQuota, Invalid, QuotaExceeded, TenantSuspended
+from domain.errors import BeyondQuota, Invalid, TenantSuspended
 from domain.ids import TenantId
 from domain.levels import ImageKind, Level, runs_at
 from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU
@@ -53,7 +53,7 @@ def submit(session: Session, tenant_id: TenantId, asked: Submission) -> Job:
         TenantSuspended: the tenant or one above it is.
         Invalid: the image or an input is not there, or the image cannot be run at the level asked for.
         BeyondQuota: a quota in the tree excludes such a job, now and later.
-        QuotaExceeded: the queue is full, or more GPUs are asked for than may ever be held.
+        QuotaExceeded: the queue is full.
     """
     tenant = session.get(Tenant, tenant_id)
     if tenant is None:
@@ -111,9 +111,10 @@ def _check_quota(
     rows = {row.model: row for row in session.exec(select(Quota).where(Quota.tenant_id == tenant_id))}
     rules = rows[ANY_MODEL]
     if rules.longest_time_limit_us is not None and time_limit_us > rules.longest_time_limit_us:
-        raise BeyondQuota(f"the time limit is over the quota's {rules.longest_time_limit_us // 10**6} s")
+        most = _span_text(rules.longest_time_limit_us)
+        raise BeyondQuota(f"the time limit of {_span_text(time_limit_us)} is over the quota's {most}")
     if rules.highest_priority is not None and asked.priority > rules.highest_priority:
-        raise BeyondQuota("the priority is over the quota's")
+        raise BeyondQuota("the priority is over the highest that the quota allows")
     if rules.images is not None and image.name not in rules.images:
         raise BeyondQuota(f"the quota does not allow image {image.name}")
     allowed = rules.isolation_levels
@@ -132,7 +133,14 @@ def _check_gpus(rows: Mapping[str, Quota], asked: Submission) -> None:
         bounds.append(None if None in limits else max(limit for limit in limits if limit is not None))
     for bound in bounds:
         if bound is not None and wanted > bound:
-            raise QuotaExceeded("GPUs", asked.gpus, bound // WHOLE_GPU)
+            raise BeyondQuota(f"asked for {asked.gpus} GPUs at once, and the quota allows {bound // WHOLE_GPU}")
+
+
+def _span_text(us: int) -> str:
+    """A span in the largest unit that divides it: 604800 s are 7d."""
+    seconds = us // 10**6
+    unit, size = next(each for each in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)) if seconds % each[1] == 0)
+    return f"{seconds // size}{unit}"
 
 
 def _job(

@@ -33,7 +33,7 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
 def test_messages_are_made_from_facts() -> None:
     assert str(NotFound("job")) == "there is no such job"
-    assert str(InvalidTransition("job", "failed", "assign")) == "a job that is failed cannot assign"
+    assert str(InvalidTransition("job", "failed", "assign")) == "assign does not fit a job that is failed"
     assert str(StaleFence(AttemptId("att_1"), 3)) == "fence 3 no longer counts for att_1"
     assert str(QuotaExceeded("H100", 4, 1)) == "asked for 4 H100, 1 left in the quota"
 
