@@ -117,6 +117,7 @@ def ending(said: Ended) -> Ending:
         prepare_us=said.prepare_us,
         run_us=said.run_us,
         stop_us=said.stop_us,
+        fault_us=said.fault_us,
         isolation=said.isolation,
         skipped=[file.model_dump() for file in said.skipped],
     )

@@ -101,16 +101,17 @@ def gpu_hours_text(gpu_us_milli: int) -> str:
     return f"-{text}" if gpu_us_milli < 0 else text
 
 
-def intervals(outcome: Outcome, prepare_us: int, run_us: int, stop_us: int) -> tuple[Interval, ...]:
+def intervals(outcome: Outcome, prepare_us: int, run_us: int, stop_us: int, fault_us: int = 0) -> tuple[Interval, ...]:
     """The stretches of an ended attempt's allocation, one after the other; those of no length are left out.
 
     `prepare_us` counts from the assignment to the gate's opening, `run_us` from there to the stop order or the exit,
-    `stop_us` from there to the release. A refused image is not charged either: nothing of the job ran.
+    `stop_us` from there to the release, but for `fault_us` at its end, which the platform lost. A refused image is not
+    charged either: nothing of the job ran.
 
     Raises:
         ValueError: a duration is negative.
     """
-    parts = zip(_causes(outcome), (prepare_us, run_us, stop_us), strict=True)
+    parts = zip((*_causes(outcome), Cause.PLATFORM_FAULT), (prepare_us, run_us, stop_us, fault_us), strict=True)
     made: list[Interval] = []
     until_us = 0
     for cause, duration_us in parts:

@@ -9,7 +9,7 @@ from domain.ids import JobId, NodeId
 LAUNCH = "worker.launch"
 """Task: an attempt was assigned to the node; its arguments are the attempt's id and fence."""
 STOP = "worker.stop"
-"""Task: an attempt is to stop; its argument is the attempt's id."""
+"""Task: an attempt is to stop; its arguments are the attempt's id and fence."""
 
 WAKE_KEY = "corral.control.wake"
 """A list with one item at most: the dispatcher has something to do."""

@@ -31,6 +31,8 @@ class Ending:
     prepare_us: int = 0
     run_us: int = 0
     stop_us: int = 0
+    fault_us: int = 0
+    """Held for the platform's own sake after the end: recorded, not charged."""
     isolation: Mapping[str, Any] | None = None
     skipped: Sequence[Mapping[str, str]] = ()
 
@@ -73,7 +75,8 @@ def ended(
     if fence != newest or attempt.claimed_us is None:
         raise StaleFence(attempt_id, fence)
     before_claim_us = attempt.claimed_us - attempt.assigned_us
-    parts = intervals(ending.outcome, before_claim_us + ending.prepare_us, ending.run_us, ending.stop_us)
+    prepare_us = before_claim_us + ending.prepare_us
+    parts = intervals(ending.outcome, prepare_us, ending.run_us, ending.stop_us, ending.fault_us)
     _end(session, attempt, ending, parts, findings)
     return standing(session, attempt_id)
 

@@ -144,4 +144,5 @@ def _report(course: Course, order: LaunchOrder) -> Ended:
         prepare_us, stop_us = (now_us - claimed["claimed_us"] if is_same_boot else 0), 0
     skipped = [Skipped(name, reason) for name, reason in (folder.facts(Stage.COLLECTED) or {})["skipped"]]
     facts = endings.blamed_on_device(ended, found)
-    return endings.report(folder.fence, facts, prepare_us, stop_us, opening.get("isolation"), skipped, found)
+    isolation, lost_us = opening.get("isolation"), course.away_us
+    return endings.report(folder.fence, facts, prepare_us, stop_us, lost_us, isolation, skipped, found)

@@ -18,7 +18,7 @@ from worker.contact import BackOff, Contact
 from worker.device_watch import DeviceWatch
 from worker.logs import LogPump
 from worker.settings import WorkerSettings
-from worker.state_folder import StateFolder
+from worker.state_folder import Stage, StateFolder
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Course:
             except (Stale, Unknown) as fault:
                 log.warning("%s: %s; what is held for it goes", self.folder.attempt_id, fault)
                 raise Dropped from fault
-            if is_late:
+            if is_late and self.folder.facts(Stage.ENDED) is not None:
                 self.away_us += boot_clock.now_us() - began_us
             return answer
 

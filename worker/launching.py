@@ -163,7 +163,7 @@ def _close_if_stopping(course: Course, attempt_id: AttemptId) -> None:
         return
     facts = endings.of_stop(endings.stop_reason(standing.stop_reason))
     devices = course.tools.devices.reports(course.tools.held_devices())
-    ended: Ended = endings.report(fence, facts, 0, 0, None, (), devices)
+    ended: Ended = endings.report(fence, facts, 0, 0, 0, None, (), devices)
     course.with_api(lambda: api.ended(attempt_id, ended))
 
 

@@ -189,7 +189,9 @@ class Ended(Request):
     prepare_us: int = Field(ge=0, le=2**60)
     run_us: int = Field(ge=0, le=2**60)
     stop_us: int = Field(ge=0, le=2**60)
-    """From the end of the run (or the stop order) to the release of the devices."""
+    """From the end of the run (or the stop order) to the release of the devices, without `fault_us`."""
+    fault_us: int = Field(default=0, ge=0, le=2**60)
+    """Of that time, what was spent waiting for an API that was away: the platform's, recorded and not charged."""
     isolation: dict[str, Any] | None = None
     skipped: list[SkippedFile] = Field(default=[], max_length=1000)
     devices: list[DeviceReport] = []

@@ -163,3 +163,13 @@ def test_the_text_of_gpu_hours_is_exact_where_it_can_be_and_always_gives_the_num
 
 def test_nine_units_are_exact() -> None:
     assert Fraction(gpu_hours_text(9 * 123_456_789)) * GPU_HOUR == 9 * 123_456_789
+
+
+def test_time_that_the_platform_lost_after_the_end_is_recorded_and_free() -> None:
+    parts = intervals(Outcome.EXITED, 10, 20, 30, 40)
+    assert [(part.cause, part.duration_us) for part in parts][-2:] == [
+        (Cause.STOPPING, 30),
+        (Cause.PLATFORM_FAULT, 40),
+    ]
+    assert parts[-1].until_us == 100
+    assert not parts[-1].cause.is_charged

@@ -97,7 +97,7 @@ def test_an_unknown_stop_reason_stops_all_the_same() -> None:
 
 def test_a_report_stays_within_its_bounds() -> None:
     facts = endings.of_fault("sandbox_error", "x" * 10_000, False, -5)
-    report = endings.report(Fence(1), facts, -1, -1, None, [Skipped("f", "r")] * 5_000, [])
+    report = endings.report(Fence(1), facts, -1, -1, -1, None, [Skipped("f", "r")] * 5_000, [])
     assert (report.prepare_us, report.run_us, report.stop_us) == (0, 0, 0)
     assert len(report.skipped) == 1_000
     assert len(report.error) == 2_000
