@@ -18,7 +18,8 @@ from control.settings import ControlSettings
 from corrald import demo as demo_command
 from corrald import doctor as doctor_command
 from corrald.first_start import new_admin_key, prepare_database
-from corrald.home import Home, HomeUnusable
+from corrald.home import Home
+from corrald.refusals import Refusal, explained
 from corrald.supervisor import ChildDied
 from corrald.up import UpSettings, running, stop_on_signals
 from store.engine import open_engine
@@ -35,6 +36,8 @@ console = Console(soft_wrap=True)
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder for everything that is kept.", show_default=False)
 ]
+HostOption = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")]
+PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 DatabaseOption = Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL", help="PostgreSQL instead of SQLite.")]
 RedisOption = Annotated[
     str | None, typer.Option(envvar="CORRAL_REDIS_URL", help="A shared Redis instead of a private one.")
@@ -44,14 +47,17 @@ RedisOption = Annotated[
 @app.command()
 def up(
     home: HomeOption = None,
-    host: str = "127.0.0.1",
-    port: int = 8080,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8080,
     database_url: DatabaseOption = None,
     redis_url: RedisOption = None,
-    node_name: Annotated[str, typer.Option(help="Name of this machine as a node.")] = "",
-    simulated_gpus: Annotated[int, typer.Option(min=0, max=64, help="Devices to pretend if there is no GPU.")] = 0,
+    node_name: Annotated[str, typer.Option(help="Name of this machine as a node; else the host's name.")] = "",
+    simulated_gpus: Annotated[
+        int,
+        typer.Option(min=0, max=64, envvar="CORRAL_SIMULATED_GPUS", help="Devices to pretend if there is no GPU."),
+    ] = 0,
     levels: Annotated[
-        str, typer.Option(help="Isolation levels to offer, if their probes agree.")
+        str, typer.Option(envvar="CORRAL_LEVELS", help="Isolation levels to offer, if their probes agree.")
     ] = "process,container",
     worker_too: Annotated[bool, typer.Option("--worker/--no-worker", help="Run a worker here as well.")] = True,
 ) -> None:
@@ -61,22 +67,20 @@ def up(
         place, host, port, database_url, redis_url, node_name, simulated_gpus, levels, with_worker=worker_too
     )
     try:
-        with running(settings) as now:
+        with running(settings, _show_key) as now:
             stop_on_signals(now.supervisor)
-            if now.admin_key:
-                console.print(f"Admin key, shown this once: {now.admin_key}", markup=False, highlight=False)
             names = ", ".join(f"{name} {pid}" for name, pid in now.supervisor.pids.items())
             console.print(f"Corral is up at {now.url} ({names}); logs in {place.logs_dir}", highlight=False)
             now.supervisor.watch()
             console.print("Stopping.")
     except ChildDied as death:
         _give_up(f"{death}; everything was stopped. Its log: {place.logs_dir / (death.name + '.log')}")
-    except (HomeUnusable, OSError, TimeoutError) as problem:
+    except (OSError, TimeoutError) as problem:
         _give_up(str(problem))
 
 
 @app.command()
-def api(host: str = "127.0.0.1", port: int = 8080) -> None:
+def api(host: HostOption = "127.0.0.1", port: PortOption = 8080) -> None:
     """Serve the REST API."""
     _begin_service()
     uvicorn.run(
@@ -102,7 +106,10 @@ def control_service() -> None:
 def worker_service() -> None:
     """Run this machine's worker."""
     _begin_service()
-    worker.service.run(WorkerSettings())
+    try:
+        worker.service.run(WorkerSettings())
+    except worker.service.CannotServe as reason:
+        _give_up(str(reason))
 
 
 @app.command()
@@ -112,13 +119,15 @@ def migrate(database_url: Annotated[str, typer.Option(envvar="CORRAL_DATABASE_UR
     first = prepare_database(engine)
     console.print("The database is up to date.")
     if first.admin_key:
-        console.print(f"Admin key, shown this once: {first.admin_key}", markup=False, highlight=False)
+        _show_key(first.admin_key)
 
 
 @app.command()
 def admin_key(home: HomeOption = None, database_url: DatabaseOption = None) -> None:
     """Make one more admin key, for whoever lost the first."""
     place = Home.default() if home is None else Home(home.absolute())
+    if database_url is None and not place.database_file.exists():
+        _give_up(f"there is no database in {place.path} yet: start with corrald up, or name another folder with --home")
     console.print(new_admin_key(open_engine(database_url or place.database_url)), markup=False, highlight=False)
 
 
@@ -143,22 +152,36 @@ def demo(
     raise typer.Exit(demo_command.run(sandbox, keep=keep))
 
 
+def _show_key(key: str) -> None:
+    console.print(f"Admin key, shown this once: {key}", markup=False, highlight=False)
+
+
 def _begin_service() -> None:
     """Log to standard error; let no thread make another wait long, nor a collection visit what stays anyway."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
-def _give_up(why: str) -> None:
+def _print_problem(why: str) -> None:
     Console(stderr=True, soft_wrap=True).print(f"corrald: {why}", markup=False, highlight=False)
+
+
+def _give_up(why: str) -> None:
+    _print_problem(why)
     raise typer.Exit(1)
 
 
 def main() -> None:
-    """The entry of the command."""
-    app()
+    """Run the command; exit 1 with one line where the operator can mend it, 2 on a mistake in its use."""
+    try:
+        with explained():
+            app()
+    except Refusal as refusal:
+        _print_problem(str(refusal))
+        sys.exit(1)
 
 
 if __name__ == "__main__":
