@@ -209,7 +209,8 @@ def _conclude(session: Session, attempt: Attempt, ending: Ending, ended_us: Inst
     if verdict.event in (JobEvent.REQUEUE, JobEvent.HOLD):
         return_to_queue(session, job.tenant_id)
         job.not_before_us = now_us(session) + verdict.wait_us if verdict.wait_us else 0
-        if is_platform and attempt.node_id not in job.avoid_nodes:
+        is_nodes_fault = is_platform or ending.outcome is Outcome.UNCLAIMED
+        if is_nodes_fault and attempt.node_id not in job.avoid_nodes:
             job.avoid_nodes = [*job.avoid_nodes, attempt.node_id]
     else:
         leave_running(session, job.tenant_id)
