@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from corral.cli.output import print_table
 from redis import Redis
 from redis.exceptions import RedisError
 from rich.console import Console
@@ -166,13 +167,17 @@ def _redis(url: str | None) -> Iterator[Finding]:
 
 
 def _print(findings: list[Finding], is_walled: bool) -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "WHAT", "FOUND", "MEANING"):
-        table.add_column(heading, overflow="fold")
-    for finding in findings:
-        mark = Text(finding.mark, style=MARK_STYLES[finding.mark])
-        table.add_row(mark, finding.what, Text(finding.found), Text(finding.meaning))
+    headings = ("", "WHAT", "FOUND", "MEANING")
     console = Console()
-    console.print(table)
+    if console.is_terminal:
+        table = Table(box=None, pad_edge=False)
+        for heading in headings:
+            table.add_column(heading, overflow="fold")
+        for finding in findings:
+            mark = Text(finding.mark, style=MARK_STYLES[finding.mark])
+            table.add_row(mark, finding.what, Text(finding.found), Text(finding.meaning))
+        console.print(table)
+    else:
+        print_table(headings, [(each.mark, each.what, each.found, each.meaning) for each in findings])
     if not is_walled:
         console.print("No isolation level works here, and Corral never runs a job without one.", style="bold red")

@@ -1,6 +1,9 @@
 """The folder in which `corrald up` keeps everything, and the addresses of what lies in it."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +44,25 @@ class Home:
         except OSError as error:
             raise HomeUnusable(f"{self.path} cannot be used: {error.strerror}; choose another with --home") from error
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep a second `corrald up` out; the kernel lets go of the folder with the process, however that ends.
+
+        Raises:
+            HomeUnusable: another one has it.
+        """
+        fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            message = f"another `corrald up` runs with {self.path}; stop it first, or choose another folder with --home"
+            raise HomeUnusable(message) from None
+        try:
+            yield
+        finally:
+            os.close(fd)
+
     @property
     def control_dir(self) -> Path:
         return self.path / "control"
@@ -58,8 +80,12 @@ class Home:
         return self.path / "node"
 
     @property
+    def database_file(self) -> Path:
+        return self.control_dir / "corral.db"
+
+    @property
     def database_url(self) -> str:
-        return f"sqlite:///{self.control_dir / 'corral.db'}"
+        return f"sqlite:///{self.database_file}"
 
     @property
     def storage_url(self) -> str:

@@ -50,27 +50,36 @@ class Running:
     supervisor: Supervisor
 
 
+def _tell_nobody(_key: str) -> None:
+    """For who takes the admin's key from `Running`."""
+
+
 @contextmanager
-def running(settings: UpSettings) -> Iterator[Running]:
+def running(settings: UpSettings, tell_key: Callable[[str], None] = _tell_nobody) -> Iterator[Running]:
     """Everything started and answering; stopped in order at the end.
 
+    `tell_key` gets the first admin's key as soon as it is made: it is kept nowhere, and what comes after may fail.
+
     Raises:
-        HomeUnusable: the folder cannot serve.
+        HomeUnusable: the folder cannot serve, or serves another one already.
         ChildDied: a process ended while it was started.
         OSError: the port is taken.
     """
     settings.home.make()
-    _check_port(settings.host, settings.port)
-    database_url = settings.database_url or settings.home.database_url
-    engine = open_engine(database_url)
-    first = prepare_database(engine)
-    supervisor = Supervisor(settings.home.logs_dir)
-    try:
-        supervisor.start(_children(settings, database_url, lambda: join_token(engine, _node_name(settings))))
-        yield Running(settings.url, first.admin_key, supervisor)
-    finally:
-        supervisor.stop()
-        engine.dispose()
+    with settings.home.held():
+        _check_port(settings.host, settings.port)
+        database_url = settings.database_url or settings.home.database_url
+        engine = open_engine(database_url)
+        supervisor = Supervisor(settings.home.logs_dir)
+        try:
+            first = prepare_database(engine)
+            if first.admin_key:
+                tell_key(first.admin_key)
+            supervisor.start(_children(settings, database_url, lambda: join_token(engine, _node_name(settings))))
+            yield Running(settings.url, first.admin_key, supervisor)
+        finally:
+            supervisor.stop()
+            engine.dispose()
 
 
 def stop_on_signals(supervisor: Supervisor) -> None:
@@ -101,7 +110,6 @@ def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], s
         "CORRAL_API_URL": settings.url,
         "CORRAL_REDIS_URL": redis_url,
         "CORRAL_DATA_DIR": str(node_dir),
-        "CORRAL_NODE_NAME": _node_name(settings),
         "CORRAL_SIMULATED_GPUS": str(settings.simulated_gpus),
         "CORRAL_LEVELS": settings.levels,
         **_without_database(),
