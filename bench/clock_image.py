@@ -1,5 +1,6 @@
 """An image that can tell the time to the nanosecond, from this host's own files and no registry."""
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from sandbox.engine_client import EngineClient
 from sandbox.engine_facts import static_busybox
 from sandbox.local_image import busybox_layer
 
-NAME = "corral/bench-clock:latest"
+REPOSITORY = "corral/bench-clock"
 CLOCK = "usr/bin/nanodate"
 LIBRARY = re.compile(r"(/\S+) \(0x")
 
@@ -19,4 +20,6 @@ def ensure_clock_image(engine: EngineClient) -> str:
     date = Path(shutil.which("date") or "/bin/date").resolve()
     listed = subprocess.run(["ldd", str(date)], capture_output=True, text=True, check=True).stdout
     libraries = {path.lstrip("/"): Path(path).read_bytes() for path in LIBRARY.findall(listed)}
-    return engine.import_image(busybox_layer(static_busybox(), {CLOCK: date.read_bytes(), **libraries}), NAME)
+    layer = busybox_layer(static_busybox(), {CLOCK: date.read_bytes(), **libraries})
+    name = f"{REPOSITORY}:{hashlib.sha256(layer).hexdigest()[:16]}"
+    return engine.find_image(name) or engine.import_image(layer, name)

@@ -19,8 +19,12 @@ class SandboxFault(Exception):
     code = "sandbox_error"
 
 
+class ImageMissing(SandboxFault):
+    """The image is not on the node and cannot be brought there: another node may have it."""
+
+
 class ImageRefused(SandboxFault):
-    """The image is not on the node, is not what was pinned, or the image gate turned it away: the tenant's fault."""
+    """The image is not what was pinned, or the image gate turned it away: the tenant's fault."""
 
     code = "image_error"
 
@@ -195,7 +199,8 @@ class Sandbox(Protocol):
         """Make it, or find the one already made under this attempt and fence. The gate waits; nothing of the job runs.
 
         Raises:
-            ImageRefused: the image is missing, moved, or carries what the gate forbids.
+            ImageMissing: it is neither here nor to be had.
+            ImageRefused: it is another than was pinned, or carries what the gate forbids.
             SandboxFault: it could not be made.
         """
 

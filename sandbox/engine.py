@@ -21,6 +21,7 @@ from sandbox.contract import (
     EngineAway,
     Exit,
     Held,
+    ImageMissing,
     ImageRefused,
     IsolationRecord,
     LaunchOrder,
@@ -248,9 +249,19 @@ class DockerSandbox:
         image = self._images.get(order.image_reference)
         if image is None:
             check_reference(order.image_reference)
-            image = admit(order.image_reference, self.engine.image(order.image_reference), os.uname().machine)
+            image = admit(order.image_reference, self._present(order.image_reference), os.uname().machine)
             self._images[order.image_reference] = image
         return image
+
+    def _present(self, reference: str) -> dict[str, Any]:
+        """The engine's inspect of the image, which is pulled if it is not here and a registry is named."""
+        try:
+            return self.engine.image(reference)
+        except ImageMissing:
+            if "@" not in reference:  # an image built on a node is nowhere else
+                raise
+        self.engine.pull(reference)
+        return self.engine.image(reference)
 
     def _take_name(self, order: LaunchOrder, name: str) -> bool:
         """Note that the sandbox exists from now on; whether nothing was noted of it before.

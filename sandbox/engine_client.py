@@ -10,11 +10,13 @@ import docker
 import requests
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from sandbox.contract import EngineAway, ImageRefused, SandboxFault
+from sandbox.contract import EngineAway, ImageMissing, SandboxFault
 
 API_VERSION: Final = (1, 41)
 """Docker 20.10's; a later one only where the engine no longer speaks this, for a newer one may mean other things."""
 ANSWER_WITHIN_S: Final = 60
+PULL_SILENCE_S: Final = 600
+"""A layer of many gigabytes is unpacked without a word."""
 DEFAULT_SOCKET: Final = "/var/run/docker.sock"
 
 T = TypeVar("T")
@@ -47,19 +49,37 @@ class EngineClient:
         """The inspect of an image that is on this node.
 
         Raises:
-            ImageRefused: it is not here.
+            ImageMissing: it is not here.
         """
         try:
             return self._call(lambda api: api.inspect_image(reference))  # type: ignore[no-untyped-call]
         except ImageNotFound as error:
-            raise ImageRefused("the image is not on this node; have it pulled or built here") from error
+            raise ImageMissing(
+                "the image is not on this node: have it built here, or name one of a registry"
+            ) from error
 
     def find_image(self, name: str) -> str | None:
         """The id of a named image on this node; None if there is none."""
         try:
             return str(self.image(name)["Id"])
-        except ImageRefused:
+        except ImageMissing:
             return None
+
+    def pull(self, reference: str) -> None:
+        """Bring an image that is pinned by its digest from its registry; the engine checks what comes against that.
+
+        Raises:
+            ImageMissing: the registry does not have it, does not answer, or sends something else.
+        """
+        with closing(self._client(self._version(), PULL_SILENCE_S)) as api:
+            try:
+                for line in api.pull(reference, stream=True, decode=True):
+                    if "error" in line:
+                        raise ImageMissing(f"the image cannot be pulled: {line['error']}")
+            except (requests.ConnectionError, requests.Timeout) as error:
+                raise EngineAway(f"the container engine at {self.socket_path} broke off a pull") from error
+            except APIError as error:
+                raise ImageMissing(f"the image cannot be pulled: {_words(error)}") from error
 
     def import_image(self, archive: bytes, name: str, changes: tuple[str, ...] = ()) -> str:
         """Make an image of one layer from a tar of files; its id. `changes` are lines of a Dockerfile."""
@@ -79,7 +99,7 @@ class EngineClient:
 
         Raises:
             NameTaken: there is one of that name.
-            ImageRefused: its image went away.
+            ImageMissing: its image went away.
         """
         try:
             made = self._call(lambda api: api.create_container_from_config(body, name))  # type: ignore[no-untyped-call]
@@ -87,7 +107,7 @@ class EngineClient:
         except APIError as error:
             if error.status_code == 409:
                 raise NameTaken(name) from error
-            raise ImageRefused("the image is no longer on this node") from error
+            raise ImageMissing("the image is no longer on this node") from error
 
     def start(self, container: str) -> None:
         """Start it; one that runs, runs on.
@@ -152,12 +172,16 @@ class EngineClient:
                 self._idle.append(api)
 
     def _connected(self) -> docker.APIClient:
+        return self._client(self._version())
+
+    def _version(self) -> str:
+        """The version of the engine's API to be spoken, asked for once."""
         self._knock()
         if self._spoken is None:
             with closing(self._client(_dotted(API_VERSION))) as api:
                 least = str(api.version(api_version=False).get("MinAPIVersion", "1.12"))
             self._spoken = _dotted(max(API_VERSION, tuple(map(int, least.split(".")))))
-        return self._client(self._spoken)
+        return self._spoken
 
     def _knock(self) -> None:
         """Ask ourselves first whether anybody listens: the library leaves a socket open when nobody does."""
@@ -170,8 +194,8 @@ class EngineClient:
                     f"the container engine at {self.socket_path} cannot be reached: {error.strerror or error}"
                 ) from error
 
-    def _client(self, version: str) -> docker.APIClient:
-        return docker.APIClient(base_url=f"unix://{self.socket_path}", version=version, timeout=ANSWER_WITHIN_S)
+    def _client(self, version: str, timeout_s: int = ANSWER_WITHIN_S) -> docker.APIClient:
+        return docker.APIClient(base_url=f"unix://{self.socket_path}", version=version, timeout=timeout_s)
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -8,7 +8,7 @@ import engines
 import pytest
 
 from domain.ids import NodeId
-from sandbox.contract import Exit, ImageRefused, IsolationRecord, SandboxFault
+from sandbox.contract import Exit, ImageMissing, ImageRefused, IsolationRecord, SandboxFault
 from sandbox.engine import DockerSandbox
 
 NODE = NodeId("nod_test_images")
@@ -71,9 +71,14 @@ def test_another_machine_s_image_is_refused(docker: DockerSandbox, image: Callab
         docker.create(engines.an_order(tmp_path, image("s390x"), "true", node_id=NODE))
 
 
-@pytest.mark.parametrize("reference", ["sha256:" + "0" * 64, "nowhere.example/x@sha256:" + "0" * 64])
-def test_an_image_that_is_not_here_is_refused(docker: DockerSandbox, tmp_path: Path, reference: str) -> None:
-    with pytest.raises(ImageRefused, match="not on this node"):
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [("sha256:" + "0" * 64, "not on this node"), ("127.0.0.1:9/x@sha256:" + "0" * 64, "cannot be pulled")],
+)
+def test_an_image_that_is_not_to_be_had_is_no_fault_of_the_tenant(
+    docker: DockerSandbox, tmp_path: Path, reference: str, why: str
+) -> None:
+    with pytest.raises(ImageMissing, match=why):
         docker.create(engines.an_order(tmp_path, reference, "true", node_id=NODE))
 
 
