@@ -27,10 +27,18 @@ from worker.settings import WorkerSettings
 
 STOP_STREAMS_SECONDS = 3
 """How long followers of logs may delay the API's stop; they come back with the place where they were."""
+LOG_END_BYTES = 4096
+"""Where the last lines of a log are looked for."""
 SWITCH_SECONDS = 0.0005
 """Python's own 5 ms, for which one thread may keep another from running, is a twelfth of what a start may cost."""
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Runs Corral's services.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Runs Corral's services.",
+)
 console = Console(soft_wrap=True)
 
 HomeOption = Annotated[
@@ -39,8 +47,17 @@ HomeOption = Annotated[
 HostOption = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")]
 PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 DatabaseOption = Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL", help="PostgreSQL instead of SQLite.")]
+
+
+def _redis_url(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("redis://", "rediss://", "unix://")):
+        raise typer.BadParameter("it is written redis://…, rediss://… or unix:///path")
+    return url
+
+
 RedisOption = Annotated[
-    str | None, typer.Option(envvar="CORRAL_REDIS_URL", help="A shared Redis instead of a private one.")
+    str | None,
+    typer.Option(envvar="CORRAL_REDIS_URL", help="A shared Redis instead of a private one.", callback=_redis_url),
 ]
 
 
@@ -74,7 +91,7 @@ def up(
             now.supervisor.watch()
             console.print("Stopping.")
     except ChildDied as death:
-        _give_up(f"{death}; everything was stopped. Its log: {place.logs_dir / (death.name + '.log')}")
+        _give_up(f"{death}; everything was stopped. The end of its log, {_log_end(place, death.name)}")
     except (OSError, TimeoutError) as problem:
         _give_up(str(problem))
 
@@ -97,7 +114,7 @@ def api(host: HostOption = "127.0.0.1", port: PortOption = 8080) -> None:
 
 @app.command("control")
 def control_service() -> None:
-    """Run the dispatcher, the sweeper and the biller; of several, one leads."""
+    """Run dispatcher, sweeper and biller; of several, one leads."""
     _begin_service()
     control.service.run(ControlSettings())
 
@@ -114,7 +131,7 @@ def worker_service() -> None:
 
 @app.command()
 def migrate(database_url: Annotated[str, typer.Option(envvar="CORRAL_DATABASE_URL")]) -> None:
-    """Bring the database's tables up to date; print the first admin's key if there was none."""
+    """Bring the database's tables up to date. Prints the first admin's key if there was none."""
     engine = open_engine(database_url)
     first = prepare_database(engine)
     console.print("The database is up to date.")
@@ -148,8 +165,16 @@ def demo(
     sandbox: Annotated[str, typer.Option(help="process (bubblewrap; no root needed) or docker.")] = "process",
     keep: Annotated[bool, typer.Option("--keep", help="Leave the demo's folder behind.")] = False,
 ) -> None:
-    """Run the main job from end to end on an embedded Corral of its own."""
+    """Run the main job end to end, on a Corral of its own."""
     raise typer.Exit(demo_command.run(sandbox, keep=keep))
+
+
+def _log_end(place: Home, name: str) -> str:
+    log = place.logs_dir / f"{name}.log"
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_END_BYTES))
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return f"{log}:" + "".join(f"\n  {line}" for line in lines[-3:])
 
 
 def _show_key(key: str) -> None:
