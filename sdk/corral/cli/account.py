@@ -23,7 +23,7 @@ def login(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a server and a key in the configuration file, once they are found to fit."""
+    """Check a key against its server, and keep both for later."""
     url = url or typer.prompt("Server", err=True)
     settings = checked(url, (key or _asked_key()).strip())
     with Client(settings.url, settings.key, patience_seconds=PATIENCE_SECONDS) as client:

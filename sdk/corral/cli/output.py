@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = "  "
+WHOLE_CHARACTERS = 32
+"""A column of words that are no longer, such as ids, is not broken on a narrow terminal: they are copied from there."""
 
 
 def console(*, is_error: bool = False) -> Console:
@@ -28,8 +30,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         _print_lines([list(columns), *safe])
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        is_whole = all(" " not in row[number] and len(row[number]) <= WHOLE_CHARACTERS for row in safe)
+        table.add_column(column, overflow="fold", no_wrap=is_whole)
     for row in safe:
         table.add_row(*map(Text, row))
     console().print(table)

@@ -55,6 +55,14 @@ def test_a_file_gets_lines_without_trailing_blanks(capsys):
     ]
 
 
+def test_an_id_is_not_broken_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    print_table(("JOB", "WHY"), [("job_" + "x" * 26, "some words " * 10)])
+    shown = capsys.readouterr().out
+    assert "job_" + "x" * 26 in shown
+    assert max(map(len, shown.splitlines())) <= 60
+
+
 def test_a_long_command_is_cut_and_stays_in_its_line():
     shown = command_text(["sh", "-c", "echo a\necho " + "b" * 1000])
     assert shown.startswith("sh -c 'echo a\\necho bbb")

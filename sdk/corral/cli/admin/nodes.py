@@ -22,10 +22,10 @@ def list_nodes(as_json: AsJson = False) -> None:
         print_json(found)
         return
     print_table(
-        ("NODE", "NAME", "STATE", "GPUS", "CPUS USED", "MEMORY USED", "LEVELS", "LAST BEAT"),
+        ("NODE", "STATE", "GPUS", "CPUS USED", "MEMORY USED", "LEVELS", "LAST BEAT"),
         [
             (
-                n.id, n.name, n.state, _gpus_text(n), f"{_cpus_text(n.cpus_milli_used)} of {_cpus_text(n.cpus_milli)}",
+                n.name, n.state, _gpus_text(n), f"{_cpus_text(n.cpus_milli_used)} of {_cpus_text(n.cpus_milli)}",
                 _used_memory_text(n), ", ".join(n.levels), moment_text(n.last_beat_at),
             )
             for n in found
