@@ -31,19 +31,32 @@ INPUT_PLACE: Final = "/in"
 MASKED: Final = (
     "/proc/acpi",
     "/proc/asound",
+    "/proc/diskstats",
+    "/proc/fs",
     "/proc/interrupts",
     "/proc/kcore",
+    "/proc/key-users",
     "/proc/keys",
     "/proc/latency_stats",
+    "/proc/locks",
+    "/proc/partitions",
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/sys/block",
+    "/sys/class/bdi",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/bdi",
+    "/sys/devices/virtual/block",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
+    "/sys/fs/ext4",
 )
-"""Of the host and of other jobs: memory, keys, timers, power (a side channel)."""
-READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""Of the host and of other jobs: memory, keys, timers, power (a side channel), and what lies on which disk: a loop
+device names its file, and so the attempt whose volume it is, and counts all that its job reads and writes."""
+READ_ONLY: Final = ("/proc/bus", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 LABEL_ATTEMPT: Final = "corral.attempt"
 LABEL_FENCE: Final = "corral.fence"

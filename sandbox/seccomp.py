@@ -14,13 +14,20 @@ ALLOW, ERRNO = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A call that is allowed if its argument, under the mask, has this value."""
+class ArgumentIs:
+    """One argument of a call, under the mask, has this value."""
 
-    call: str
     argument: int
     value: int
     mask: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A call that is allowed if all of these hold; each is of another argument."""
+
+    call: str
+    arguments: tuple[ArgumentIs, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +43,7 @@ class Policy:
 def policy() -> Policy:
     """Read `seccomp.toml`."""
     data = tomllib.loads(POLICY.read_text())
-    conditions = (Condition(row["call"], row["argument"], row["value"], row.get("mask")) for row in data["when"])
-    return Policy(_calls(data["allow"]), tuple(conditions), _calls(data["refuse"]))
+    return Policy(_calls(data["allow"]), tuple(map(_condition, data["when"])), _calls(data["refuse"]))
 
 
 def engine_profile() -> str:
@@ -45,7 +51,7 @@ def engine_profile() -> str:
     rules = policy()
     syscalls = [
         {"names": list(rules.allowed), "action": ALLOW},
-        *({"names": [each.call], "action": ALLOW, "args": [_engine_argument(each)]} for each in rules.conditions),
+        *({"names": [each.call], "action": ALLOW, "args": _engine_arguments(each)} for each in rules.conditions),
         {"names": list(rules.refused), "action": ERRNO, "errnoRet": EPERM},
         {"names": ["clone3"], "action": ERRNO, "errnoRet": ENOSYS},  # C libraries fall back to clone on no other answer
     ]
@@ -59,15 +65,22 @@ def engine_profile() -> str:
     return json.dumps(profile)
 
 
-def _engine_argument(condition: Condition) -> dict[str, Any]:
-    if condition.mask is None:
-        return {"index": condition.argument, "value": condition.value, "op": "SCMP_CMP_EQ"}
-    return {
-        "index": condition.argument,
-        "value": condition.mask,
-        "valueTwo": condition.value,
-        "op": "SCMP_CMP_MASKED_EQ",
-    }
+def _condition(row: dict[str, Any]) -> Condition:
+    return Condition(row["call"], tuple(_argument(each) for each in (row, *row.get("also", ()))))
+
+
+def _argument(row: dict[str, Any]) -> ArgumentIs:
+    return ArgumentIs(row["argument"], row["value"], row.get("mask"))
+
+
+def _engine_arguments(condition: Condition) -> list[dict[str, Any]]:
+    return [_engine_argument(asked) for asked in condition.arguments]
+
+
+def _engine_argument(asked: ArgumentIs) -> dict[str, Any]:
+    if asked.mask is None:
+        return {"index": asked.argument, "value": asked.value, "op": "SCMP_CMP_EQ"}
+    return {"index": asked.argument, "value": asked.mask, "valueTwo": asked.value, "op": "SCMP_CMP_MASKED_EQ"}
 
 
 def _calls(groups: dict[str, dict[str, str]]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from errno import ENOSYS, EPERM
 from typing import Any
 
 from sandbox.contract import SandboxFault
-from sandbox.seccomp import Policy, policy
+from sandbox.seccomp import ArgumentIs, Policy, policy
 
 
 def kernel_filter() -> bytes:
@@ -28,16 +28,16 @@ def _filled(library: Any, rules: Policy) -> Any:
     for name in filter(lambda name: _is_known(library, name), rules.allowed):
         made.add_rule(library.ALLOW, name)
     for each in rules.conditions:
-        made.add_rule(library.ALLOW, each.call, _argument(library, each.argument, each.value, each.mask))
+        made.add_rule(library.ALLOW, each.call, *(_argument(library, asked) for asked in each.arguments))
     for name in filter(lambda name: _is_known(library, name), rules.refused):
         made.add_rule(library.ERRNO(EPERM), name)
     return made
 
 
-def _argument(library: Any, index: int, value: int, mask: int | None) -> Any:
-    if mask is None:
-        return library.Arg(index, library.EQ, value)
-    return library.Arg(index, library.MASKED_EQ, mask, value)
+def _argument(library: Any, asked: ArgumentIs) -> Any:
+    if asked.mask is None:
+        return library.Arg(asked.argument, library.EQ, asked.value)
+    return library.Arg(asked.argument, library.MASKED_EQ, asked.mask, asked.value)
 
 
 def _is_known(library: Any, name: str) -> bool:

@@ -71,6 +71,8 @@ def test_the_engines_form_denies_by_default() -> None:
         (41, (1, 1, 0), ALLOWED),  # socket: unix
         (41, (2, 1, 0), ALLOWED),
         (41, (17, 3, 0), UNKNOWN),  # socket: packets
+        (41, (16, 3, 0), ALLOWED),  # socket: netlink about interfaces and routes
+        *((41, (16, 3, family), UNKNOWN) for family in (4, 9, 11, 12, 15, 16, 20)),  # 15: events of the host's devices
         (41, (40, 1, 0), UNKNOWN),  # socket: to the hypervisor
         (53, (1, 1, 0), ALLOWED),  # socketpair: unix
         (53, (16, 1, 0), UNKNOWN),
