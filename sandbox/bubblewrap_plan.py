@@ -12,8 +12,6 @@ from sandbox.hardening import MASKED, NOFILE, OOM_SCORE_ADJ, shm_bytes, tmp_byte
 from sandbox.host_gpus import nodes_of
 from sandbox.image_gate import STEERING
 
-JOB_UID: Final = 64002
-"""What a job runs as where the agent is root: not root, no one's on the host, and not the containers' either."""
 NICE: Final = 5
 SHELL: Final = ("/bin/sh",)
 """The host's own, below the read-only /usr: all that is inside is the host's."""

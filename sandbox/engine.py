@@ -37,7 +37,6 @@ from sandbox.engine_probe import PROBE_TENANT, forget_folder, probe_folder, prob
 from sandbox.engine_verify import compare_configured, compare_observed, container_pids, gate_pid, record_image
 from sandbox.hardening import (
     GATE_PLACE,
-    JOB_UID,
     LABEL_FENCE,
     LABEL_LEVEL,
     LABEL_NODE,
@@ -49,6 +48,7 @@ from sandbox.hardening import (
     volumes_of,
 )
 from sandbox.image_gate import AdmittedImage, admit, check_reference
+from sandbox.job_user import job_uid
 from sandbox.local_image import ensure_busybox_image
 from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, engine_plan, write_plan
 from sandbox.runner_spare import SpareRunners
@@ -279,7 +279,8 @@ class DockerSandbox:
     def _prepare(self, order: LaunchOrder, name: str) -> Mapping[str, Path]:
         """The gate's folder and the volumes."""
         folder = order.state_dir / GATE_FOLDER
-        uid = JOB_UID + self._known_facts().user_offset
+        facts = self._known_facts()
+        uid = job_uid(order.tenant_id, facts.bounds.uids) + facts.user_offset
         gate.make_folder(folder, uid)
         _write_once(folder / SCRIPT, gate.SCRIPT)
         self._place_busybox(folder / BUSYBOX)

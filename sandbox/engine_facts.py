@@ -14,6 +14,7 @@ from typing import Any, Final
 from sandbox.contract import SandboxFault
 from sandbox.engine_client import EngineClient
 from sandbox.hardening import HostBounds
+from sandbox.job_user import PLENTY, REMAPPED
 
 CDI_SINCE: Final = (26, 1)
 RUNC_FIXED: Final = {(1, 2): 8, (1, 3): 3}
@@ -59,6 +60,7 @@ def read_facts(engine: EngineClient) -> EngineFacts:
             cpus=int(info["NCPU"]),
             nofile_max=_nofile_max(engine.socket_path),
             has_cdi=_numbers(server) >= CDI_SINCE and bool(info.get("CDISpecDirs")),
+            uids=REMAPPED if remaps_users else PLENTY,
         ),
     )
 

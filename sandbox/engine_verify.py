@@ -12,7 +12,6 @@ from sandbox.engine_facts import EngineFacts
 from sandbox.hardening import (
     GATE_PLACE,
     INPUT_PLACE,
-    JOB_UID,
     MASKED,
     NOFILE,
     OOM_SCORE_ADJ,
@@ -26,6 +25,7 @@ from sandbox.hardening import (
     volumes_of,
 )
 from sandbox.image_gate import STEERING, AdmittedImage
+from sandbox.job_user import job_uid
 from sandbox.observe import Observation, observe
 from sandbox.wall_facts import (
     TmpfsRule,
@@ -80,7 +80,7 @@ def compare_observed(
 ) -> None:
     """All that the host sees of the gate, process `pid`, beside the order."""
     seen = observe(pid)
-    job = JOB_UID + facts.user_offset
+    job = job_uid(order.tenant_id, facts.bounds.uids) + facts.user_offset
     compare_process(comparison, seen, job, job)
     compare_namespaces(comparison, seen, ("cgroup", "ipc", "mnt", "net", "pid", "uts"))
     if facts.remaps_users:

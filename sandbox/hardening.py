@@ -11,11 +11,9 @@ from typing import Any, Final
 
 from sandbox.contract import DeviceGrant, LaunchOrder, SandboxFault
 from sandbox.image_gate import STEERING, AdmittedImage
+from sandbox.job_user import job_uid
 from sandbox.scratch import Volume
 
-JOB_UID: Final = 64001
-"""Numeric and not 0: root, even with no capability, could leave set-uid files in the output."""
-JOB_USER: Final = f"{JOB_UID}:{JOB_UID}"
 RUNTIMES: Final = frozenset({"runc", "runsc"})
 """The only runtimes that are ever asked for, always by name: the engine's default may be another one tomorrow."""
 
@@ -76,6 +74,8 @@ class HostBounds:
     """The daemon's own limit; a container that asks for more does not start."""
     has_cdi: bool
     """Whether GPUs are named by CDI; if not, by a request to NVIDIA's own hook."""
+    uids: range
+    """The users, as a container knows them, among which each tenant's jobs have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +109,12 @@ def create_body(order: LaunchOrder, image: AdmittedImage, setting: Setting, boun
         SandboxFault: the order asks for what is never given.
     """
     _check(order, setting)
+    uid = job_uid(order.tenant_id, bounds.uids)
     return {
         "Image": image.image_id,  # by content: a tag can move between check and use
         "Hostname": "job",
         "Domainname": "",
-        "User": JOB_USER,
+        "User": f"{uid}:{uid}",  # numeric and not 0: root could leave set-uid files in the output
         "WorkingDir": "/",  # the gate goes elsewhere; an image's own may name what runc left open (CVE-2024-21626)
         "Entrypoint": list(setting.gate_command),
         "Cmd": [],
@@ -195,7 +196,7 @@ def _host_config(order: LaunchOrder, setting: Setting, bounds: HostBounds) -> di
         "NanoCpus": nano_cpus(order, bounds),
         "ShmSize": shm_bytes(order),
         "Ulimits": _ulimits(bounds),
-        "Tmpfs": _tmpfs(order),
+        "Tmpfs": _tmpfs(order, bounds),
         "Mounts": _mounts(order, setting),
         "Binds": [],
         "Devices": [],
@@ -255,17 +256,18 @@ def _ulimits(bounds: HostBounds) -> list[dict[str, Any]]:
     ]
 
 
-def _tmpfs(order: LaunchOrder) -> dict[str, str]:
+def _tmpfs(order: LaunchOrder, bounds: HostBounds) -> dict[str, str]:
     """Programs may run from /tmp; /dev/shm stands here because by the engine's own setting it has no end of files."""
+    uid = job_uid(order.tenant_id, bounds.uids)
     return {
-        "/tmp": f"rw,exec,nosuid,nodev,{_bounds(tmp_bytes(order))},mode=0700",  # noqa: S108
-        "/dev/shm": f"rw,noexec,nosuid,nodev,{_bounds(shm_bytes(order))},mode=1777",  # noqa: S108
+        "/tmp": f"rw,exec,nosuid,nodev,{_bounds(tmp_bytes(order), uid)},mode=0700",  # noqa: S108
+        "/dev/shm": f"rw,noexec,nosuid,nodev,{_bounds(shm_bytes(order), uid)},mode=1777",  # noqa: S108
     }
 
 
-def _bounds(size_bytes: int) -> str:
+def _bounds(size_bytes: int, uid: int) -> str:
     """The job's user is named because an old runc ignores the mode where the image has the folder."""
-    return f"size={size_bytes},nr_inodes={TMP_INODES},uid={JOB_UID},gid={JOB_UID}"
+    return f"size={size_bytes},nr_inodes={TMP_INODES},uid={uid},gid={uid}"
 
 
 def _mounts(order: LaunchOrder, setting: Setting) -> list[dict[str, Any]]:

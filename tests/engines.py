@@ -28,6 +28,8 @@ from sandbox.local_image import busybox_layer
 
 SOCKET = "/var/run/docker.sock"
 MIB = 1 << 20
+RUN = os.urandom(8).hex()
+"""In every image of this run, so that another run beside it on the same engine does not forget ours."""
 
 
 def need_engine() -> str:
@@ -53,7 +55,7 @@ def an_image(config: Mapping[str, Any], architecture: str | None = None, layer: 
         described = {
             "architecture": machine,
             "os": "linux",
-            "config": dict(config),
+            "config": {"Labels": {"corral.test": RUN}} | dict(config),
             "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
         }
         text = json.dumps(described).encode()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from domain.ids import Fence
+from domain.ids import Fence, TenantId
 from sandbox import boot_clock
 from sandbox.collect import CollectLimits, Collector
 from sandbox.contract import (
@@ -444,6 +444,17 @@ class SandboxConformance:
         with running(sandbox, quiet):
             assert ran(sandbox, order("sh", "-c", script)).log == b""
 
+    def test_what_the_kernel_counts_by_user_is_each_tenants_own(self, sandbox: Sandbox, order: OrderMaker) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("the agent is no root here, and cannot choose the job's user")
+        greedy = order(*self._python(), "-c", USER_COUNTS_TAKEN, tenant_id=TenantId("ten_greedy"))
+        with running(sandbox, greedy):
+            log, deadline = greedy.state_dir / LOG, time.monotonic() + WITHIN_S
+            while b"taken" not in log.read_bytes():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            assert ran(sandbox, order(*self._python(), "-c", USER_COUNTS_TRIES)).log == b"tried\n"
+
     def test_no_device_but_the_harmless(self, sandbox: Sandbox, order: OrderMaker) -> None:
         harmless = [
             "console",
@@ -639,6 +650,23 @@ attempt("raw", socket.AF_INET, ("127.0.0.1", 0), socket.SOCK_RAW)
 attempt("packet", socket.AF_PACKET, ("lo", 0), socket.SOCK_RAW)
 attempt("vsock", 40, (2, 1024))
 attempt("alg", 38, ("hash", "sha256"), socket.SOCK_SEQPACKET)
+print("tried")
+"""
+
+USER_COUNTS_TAKEN = """
+import ctypes, time
+libc = ctypes.CDLL(None)
+while libc.inotify_init() >= 0: pass
+while any(libc.syscall(240, b"q%d" % i, 0o302, 0o600, 0) >= 0 for i in range(256)): pass  # mq_open
+print("taken", flush=True)
+time.sleep(60)
+"""
+
+USER_COUNTS_TRIES = """
+import ctypes
+libc = ctypes.CDLL(None)
+if libc.inotify_init() < 0: print("no inotify")
+if libc.syscall(240, b"q", 0o302, 0o600, 0) < 0: print("no message queue")
 print("tried")
 """
 

@@ -17,10 +17,10 @@ from domain.ids import AttemptId, Fence, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
 from sandbox import cgroup_groups
 from sandbox.bubblewrap import BubblewrapSandbox
-from sandbox.bubblewrap_plan import JOB_UID
 from sandbox.bubblewrap_verify import compare, environment_of
 from sandbox.comparison import Comparison
 from sandbox.contract import FactSource, ImageRefused, LaunchOrder, WeakerThanAsked
+from sandbox.job_user import job_uid
 from sandbox.observe import Observation, observe
 from sandbox.runner_link import RunnerLink
 from tests.integration.sandbox.conformance import OrderMaker, SandboxConformance, made, ran, running
@@ -191,7 +191,7 @@ class TestBubblewrap(SandboxConformance):
         asked = order("sleep", "60")
         with running(sandbox, asked) as name:
             owners = {Path(f"/proc/{pid}").stat().st_uid for pid in sandbox.pids(name)}
-        assert owners == {JOB_UID}
+        assert owners == {job_uid(asked.tenant_id)}
 
     def test_the_first_process_cannot_be_touched(self, sandbox: BubblewrapSandbox, order: OrderMaker) -> None:
         """Bubblewrap's own process has no filter: who writes its memory has none either."""

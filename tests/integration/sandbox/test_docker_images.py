@@ -7,9 +7,10 @@ from typing import Any
 import engines
 import pytest
 
-from domain.ids import NodeId
+from domain.ids import NodeId, TenantId
 from sandbox.contract import Exit, ImageMissing, ImageRefused, IsolationRecord, SandboxFault
 from sandbox.engine import DockerSandbox
+from sandbox.job_user import job_uid
 
 NODE = NodeId("nod_test_images")
 Ran = tuple[Exit, IsolationRecord, str]
@@ -95,7 +96,7 @@ def facts(record: IsolationRecord) -> dict[str, str]:
 
 def test_root_becomes_the_job_s_own_user(docker: DockerSandbox, image: Callable[..., str], tmp_path: Path) -> None:
     ended, record, log = ran(docker, tmp_path, image(User="root"), "id", "-u")
-    assert (ended.exit_code, log) == (0, "64001\n")
+    assert (ended.exit_code, log) == (0, f"{job_uid(TenantId('ten_test'))}\n")
     assert facts(record)["image USER"] == "the job's own user"
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from domain.ids import AttemptId, Fence, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
-from sandbox.bubblewrap_plan import JOB_UID, Bounds, Ground, arguments, python_outside_usr, runner_plan
+from sandbox.bubblewrap_plan import Bounds, Ground, arguments, python_outside_usr, runner_plan
 from sandbox.contract import LaunchOrder, SandboxFault
 
+UID = 64_002
 ORDER = LaunchOrder(
     attempt_id=AttemptId("att_1"),
     fence=Fence(1),
@@ -41,9 +42,9 @@ ORDER = LaunchOrder(
 GROUND = Ground(
     program_dirs=(Path("/opt/bwrap"),),
     program="/bwrap",
-    run_as=JOB_UID,
-    uid=JOB_UID,
-    gid=JOB_UID,
+    run_as=UID,
+    uid=UID,
+    gid=UID,
     host_links={"bin": "usr/bin", "lib64": None},
     masked={"/proc/keys": False, "/proc/acpi": True},
     host_files=("/etc/ld.so.cache",),
@@ -123,9 +124,8 @@ def test_an_order_without_a_limit_is_refused(name: str) -> None:
 
 
 def test_a_job_of_root_runs_as_another_user() -> None:
-    assert runner_plan(ORDER, GROUND, BOUNDS)["run_as"] == [JOB_UID, JOB_UID]
+    assert runner_plan(ORDER, GROUND, BOUNDS)["run_as"] == [UID, UID]
     assert runner_plan(ORDER, replace(GROUND, run_as=None), BOUNDS)["run_as"] is None
-    assert JOB_UID != 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from sandbox.engine_facts import EngineFacts, is_runc_fixed, is_static, warnings
 from sandbox.hardening import HostBounds
+from sandbox.job_user import PLENTY
 from sandbox.local_image import busybox_layer
 
 GOOD = EngineFacts(
@@ -17,7 +18,7 @@ GOOD = EngineFacts(
     remaps_users=True,
     user_offset=100_000,
     has_live_restore=True,
-    bounds=HostBounds(2, 1024, has_cdi=False),
+    bounds=HostBounds(2, 1024, has_cdi=False, uids=PLENTY),
 )
 
 

@@ -11,12 +11,14 @@ from domain.levels import ImageKind, Level
 from sandbox.contract import DeviceGrant, LaunchOrder, SandboxFault
 from sandbox.hardening import HostBounds, Setting, container_name, create_body, labels_of, volumes_of
 from sandbox.image_gate import AdmittedImage
+from sandbox.job_user import PLENTY, job_uid
 
 IMAGE = AdmittedImage("sha256:" + "a" * 64, (), (), ())
 MIB = 1 << 20
+UID = job_uid(TenantId("ten_1"))
 GPU = DeviceGrant("GPU-1111", "H100", is_simulated=False)
 SIMULATED = DeviceGrant("SIM-1", "H100", is_simulated=True)
-BOUNDS = HostBounds(cpus=8, nofile_max=1 << 20, has_cdi=False)
+BOUNDS = HostBounds(cpus=8, nofile_max=1 << 20, has_cdi=False, uids=PLENTY)
 PLACES = {"out": Path("/var/lib/corral/mounts/a/out"), "scratch": Path("/var/lib/corral/mounts/a/scratch")}
 SETTING = Setting("runc", '{"defaultAction":"SCMP_ACT_ERRNO"}', Path("/state/gate"), ("/.corral/busybox", "sh"), PLACES)
 
@@ -61,7 +63,7 @@ def a_body(order: LaunchOrder | None = None, **changes: Any) -> dict[str, Any]:
     ("name", "value"),
     [
         ("Image", IMAGE.image_id),
-        ("User", "64001:64001"),
+        ("User", f"{UID}:{UID}"),
         ("WorkingDir", "/"),
         ("Entrypoint", ["/.corral/busybox", "sh"]),
         ("Cmd", []),
@@ -132,7 +134,7 @@ def test_places_of_the_host_are_masked_or_read_only() -> None:
 
 def test_tmp_has_a_size_an_owner_and_no_devices() -> None:
     options = set(a_body()["HostConfig"]["Tmpfs"]["/tmp"].split(","))
-    assert {"nosuid", "nodev", "uid=64001", "gid=64001", "nr_inodes=65536", f"size={256 * MIB}"} <= options
+    assert {"nosuid", "nodev", f"uid={UID}", f"gid={UID}", "nr_inodes=65536", f"size={256 * MIB}"} <= options
 
 
 def test_shared_memory_has_an_end_of_files_too() -> None:
