@@ -1,5 +1,6 @@
 """Makes a control group for one sandbox, where the host lets us: both versions, as root or in a delegated subtree."""
 
+import contextlib
 import os
 import signal
 import time
@@ -72,7 +73,8 @@ def remove(name: str) -> None:
                 if time.monotonic() > deadline:
                     raise
             for pid in _pids(folder):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(POLL_S)
 
 

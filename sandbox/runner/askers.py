@@ -3,10 +3,10 @@
 import json
 import os
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
+from sandbox.runner.complaint import complain
 from sandbox.runner.loop import Loop
 
 SOCKET = "runner.sock"
@@ -23,7 +23,7 @@ class Client:
         try:
             socket.send_fds(self.socket, [json.dumps(facts).encode() + b"\n"], fds)
         except OSError as error:
-            sys.stderr.write(f"an asker has gone: {error}\n")
+            complain(f"an asker has gone: {error}")
 
 
 class Askers:

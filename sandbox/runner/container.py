@@ -2,12 +2,12 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from sandbox.runner.complaint import complain
 from sandbox.runner.engine_call import ANSWER_WITHIN_US, Call
 from sandbox.runner.journal import Journal
 from sandbox.runner.loop import Loop, now_us
@@ -123,7 +123,7 @@ class Container:
             try:
                 self._journal.append("init", pid=pid, began=_began(pid))
             except OSError as error:
-                sys.stderr.write(f"journal: {error}\n")  # only a runner that takes over would need it
+                complain(f"journal: {error}")  # only a runner that takes over would need it
 
     def _hold_init(self, pid: int, began: str) -> bool:
         """Hold it by descriptor; False if it ended, or if its number is another's by now."""

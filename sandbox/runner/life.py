@@ -4,10 +4,10 @@ import errno
 import fcntl
 import json
 import os
-import sys
 from typing import Any
 
 from sandbox.runner.askers import Askers, Client
+from sandbox.runner.complaint import complain
 from sandbox.runner.container import Container
 from sandbox.runner.journal import Journal, boot_id
 from sandbox.runner.loop import Loop, now_us
@@ -50,9 +50,16 @@ class Runner:
             self._begin()
         while not (self._is_finishing and self._exited):
             self._loop.turn()
-        self._journal.append("finished")  # a runner that was started beside us, and comes up only now, leaves at once
+        self._note_finished()
         self._askers.close()
         self._askers.answer_all("finish")
+
+    def _note_finished(self) -> None:
+        """A runner that was started beside us, and comes up only now, leaves at once."""
+        try:
+            self._journal.append("finished")
+        except OSError as error:
+            complain(f"journal: {error}")  # it finds the file that told us to end
 
     def _begin(self) -> None:
         if self._plan["boot_id"] != boot_id():
@@ -122,7 +129,7 @@ class Runner:
         try:
             os.write(self._go_fd, b"open\n")
         except BrokenPipeError:
-            sys.stderr.write("the gate has gone\n")  # its end is told by whoever watches it
+            complain("the gate has gone")  # its end is told by whoever watches it
         # Held a while: a gate that was just opening it anew, after a runner's death, must find the word.
         self._loop.at("go", now_us() + GO_HELD_US, lambda: os.close(self._go_fd))
 
@@ -143,7 +150,7 @@ class Runner:
             try:
                 self._stop = self._journal.append("stop", **facts)
             except OSError as error:
-                sys.stderr.write(f"journal: {error}\n")  # it must stop all the same
+                complain(f"journal: {error}")  # it must stop all the same
                 self._stop = {"what": "stop", "at_us": now_us(), **facts}
             self._carry_out_stop()
         elif now_us() + grace_us < self._stop["at_us"] + self._stop["grace_us"]:
@@ -178,7 +185,7 @@ class Runner:
         try:
             self._exited = self._journal.append("exited", **facts)
         except OSError as error:  # a full disk: the end is not told until it is written down
-            sys.stderr.write(f"journal: {error}\n")
+            complain(f"journal: {error}")
             self._loop.at("journal", now_us() + 1_000_000, lambda: self._record_end(facts))
             return
         for name in ("unreachable", "time_limit", "grace", "gate", "log"):
@@ -241,9 +248,12 @@ class Runner:
         """Only ever later; kept on disk for a runner that takes over, within this run of the machine."""
         if self._unreachable_us is None or unreachable_at_us <= self._unreachable_us:
             return
-        with open(f"{DEADLINE}.new", "w", encoding="ascii") as file:
-            file.write(str(unreachable_at_us))
-        os.replace(f"{DEADLINE}.new", DEADLINE)
+        try:
+            with open(f"{DEADLINE}.new", "w", encoding="ascii") as file:
+                file.write(str(unreachable_at_us))
+            os.replace(f"{DEADLINE}.new", DEADLINE)
+        except OSError as error:
+            complain(f"deadline: {error}")  # who takes over would stop it too early, and never too late
         self._unreachable_us = unreachable_at_us
         if self._exited is None:
             self._loop.at("unreachable", unreachable_at_us, lambda: self._order_stop("unreachable"))

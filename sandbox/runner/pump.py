@@ -1,8 +1,8 @@
 """From the job's output to its log."""
 
 import os
-import sys
 
+from sandbox.runner.complaint import complain
 from sandbox.runner.loop import Loop, now_us
 
 LOG_FIFO, LOG = "gate/log", "log"
@@ -64,7 +64,7 @@ class Pump:
                 self._cut(f"the log holds {self._most} bytes and no more")
         except OSError as error:  # a full disk must not end the job, nor its watchdog
             self._size = self._most + 1
-            sys.stderr.write(f"log: {error}\n")
+            complain(f"log: {error}")
 
     def _cut(self, why: str) -> None:
         line = f"[corral: the rest is left out: {why}]\n".encode()

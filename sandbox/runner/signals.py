@@ -1,7 +1,8 @@
 """Signals by descriptor: never to a process that took over an ended one's number."""
 
 import signal
-import sys
+
+from sandbox.runner.complaint import complain
 
 
 def send(fd: int, number: int) -> None:
@@ -11,4 +12,4 @@ def send(fd: int, number: int) -> None:
     try:
         signal.pidfd_send_signal(fd, number)
     except ProcessLookupError as error:
-        sys.stderr.write(f"signal {number}: {error}\n")
+        complain(f"signal {number}: {error}")

@@ -5,6 +5,7 @@ an image of one busybox is enough.
 """
 
 import os
+import resource
 import signal
 import socket
 import threading
@@ -615,6 +616,29 @@ class SandboxConformance:
             kill_runner(asked)
             assert ended(sandbox, name, asked) == first
             assert [one.is_alive for one in sandbox.list()] == [False]
+
+    def test_a_full_disk_ends_nothing_and_hides_no_end(
+        self, sandbox: Sandbox, order: OrderMaker, tmp_path: Path
+    ) -> None:
+        """The runner can write neither journal nor log, nor even its complaint of it."""
+        now_us = boot_clock.now_us()
+        told = tmp_path / "told"
+        told.mkdir()
+        script = "echo begun; while [ ! -e /in/go ]; do sleep 0.05; done; echo over; exit 6"
+        asked = order("sh", "-c", script, input_dir=told, unreachable_at_us=now_us + 3_000_000)
+        with running(sandbox, asked) as name:
+            until(says(asked, b"begun"))
+            runner = RunnerLink(asked.state_dir).state().runner_pid
+            _, most = resource.prlimit(runner, resource.RLIMIT_FSIZE)
+            resource.prlimit(runner, resource.RLIMIT_FSIZE, (0, most))
+            sandbox.extend(name, asked, now_us + 60_000_000)
+            until(lambda: boot_clock.now_us() > now_us + 3_300_000)
+            assert sandbox.wait(name, asked, 0.1) is None
+            (told / "go").touch()
+            assert sandbox.wait(name, asked, 1.0) is None
+            assert RunnerLink(asked.state_dir).state().runner_pid == runner
+            resource.prlimit(runner, resource.RLIMIT_FSIZE, (most, most))
+            assert ended(sandbox, name, asked).exit_code == 6
 
     def test_the_time_limit_holds_over_a_runners_death(self, sandbox: Sandbox, order: OrderMaker) -> None:
         if self.dies_with_runner:
