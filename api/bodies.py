@@ -44,6 +44,8 @@ class BodyGuard:
         headers = Headers(scope=scope)
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             raise HTTPException(415, "compressed bodies are not taken")
+        if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
+            raise HTTPException(415, "a body comes in chunks, or in one piece")
         if scope["method"] == "POST" and UPLOADS.fullmatch(scope["path"]):
             return receive
         body = await self._body(headers, receive)

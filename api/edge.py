@@ -3,6 +3,7 @@
 import time
 
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +25,19 @@ DOCS_CONTENT = (
     "frame-ancestors 'none'"
 )
 DOCS = "/docs"
+ONE_ONLY = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"last-event-id",
+        b"transfer-encoding",
+    }
+)
+"""Headers that decide something: sent twice, one reader would take the first and another the last."""
 
 
 class Edge:
@@ -49,6 +63,7 @@ class Edge:
             await send(message)
 
         try:
+            _check_headers(scope)
             await self._app(scope, receive, guarded)
         except ClientDisconnect:
             status = status or 499
@@ -58,6 +73,12 @@ class Edge:
                 await response(scope, receive, guarded)
         finally:
             self._metrics.count(scope, status, time.monotonic() - began)
+
+
+def _check_headers(scope: Scope) -> None:
+    names = [name for name, _ in scope["headers"] if name in ONE_ONLY]
+    if len(set(names)) != len(names):
+        raise HTTPException(400, "a header stands there twice")
 
 
 def _guard(headers: MutableHeaders, path: str) -> None:

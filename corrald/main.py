@@ -13,6 +13,7 @@ from rich.console import Console
 import control.service
 import worker.service
 from api.app import create_app
+from api.connection import BoundedConnection
 from api.settings import ApiSettings
 from control.settings import ControlSettings
 from corrald import demo as demo_command
@@ -104,6 +105,8 @@ def api(host: HostOption = "127.0.0.1", port: PortOption = 8080) -> None:
         create_app(ApiSettings()),
         host=host,
         port=port,
+        http=BoundedConnection,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
