@@ -8,15 +8,18 @@ from typing import Annotated, TypeVar
 
 from corral.contract import Page
 from fastapi import Depends, Query, Request
+from pydantic import BaseModel
 
 from api.auth import Caller, TenantCaller
 from domain.errors import Invalid
 from store.paging import Position
 
 Row = TypeVar("Row")
-View = TypeVar("View")
+View = TypeVar("View", bound=BaseModel)
 
 LIMIT_MAX = 200
+PAGE_BYTES_MAX = 4 * 2**20
+"""A page ends before its limit once it holds so much: two hundred of the largest jobs would hold up everybody else."""
 CURSOR_CHARACTERS_MAX = 400
 
 
@@ -36,9 +39,15 @@ class Paging:
 
     def page(self, rows: Sequence[Row], view: Callable[[Row], View], position: Callable[[Row], Position]) -> Page[View]:
         """The page, of rows that are one more than the limit if another page follows."""
-        shown = rows[: self.limit]
-        following = _encoded(position(shown[-1]), self._binding) if len(rows) > self.limit else None
-        return Page(items=[view(row) for row in shown], next=following)
+        items: list[View] = []
+        size = 0
+        for row in rows[: self.limit]:
+            items.append(view(row))
+            size += len(items[-1].model_dump_json().encode())
+            if size > PAGE_BYTES_MAX:
+                break
+        following = _encoded(position(rows[len(items) - 1]), self._binding) if len(rows) > len(items) else None
+        return Page(items=items, next=following)
 
 
 async def _asked_page(

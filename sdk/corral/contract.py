@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 T = TypeVar("T")
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -20,7 +21,7 @@ def _one_safe_line(text: str) -> str:
 
 def _no_nul(text: str) -> str:
     """Refuse what no process could be given."""
-    if "\0" in text or any(0xD800 <= ord(char) <= 0xDFFF for char in text):
+    if _NO_TEXT.search(text):
         raise ValueError("NUL and lone surrogates are not allowed")
     return text
 

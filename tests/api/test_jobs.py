@@ -56,6 +56,20 @@ def test_pages_have_every_job_once_newest_first(tenant: Actor) -> None:
     assert seen == made[::-1]
 
 
+def test_a_page_of_large_jobs_is_short_and_none_is_missed(tenant: Actor) -> None:
+    made = [
+        tenant.made("/jobs", a_job(env={"A": "x" * 130_000}, command=["true", "é" * 60_000]))["id"] for _ in range(20)
+    ]
+    found, cursor, pages = [], None, 0
+    while cursor is not None or not pages:
+        page = tenant.get("/jobs", params={"limit": 200, **({"cursor": cursor} if cursor else {})})
+        assert len(page.content) < 5_000_000
+        found += [job["id"] for job in page.json()["items"]]
+        cursor, pages = page.json()["next"], pages + 1
+    assert pages > 1
+    assert found == made[::-1]
+
+
 def test_a_cursor_of_another_tenant_or_list_is_refused(tenant: Actor, rival: Actor, admin: Actor) -> None:
     for _ in range(3):
         tenant.made("/jobs", a_job())
