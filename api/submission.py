@@ -2,12 +2,22 @@
 
 from corral.jobs import PRIORITIES, JobSpec
 
+from domain.errors import Invalid
 from domain.levels import Level
 from store.submissions import Submission
 
 
-def submission(spec: JobSpec) -> Submission:
-    """The same job, in the store's words."""
+def submission(spec: JobSpec, heartbeat_seconds: int) -> Submission:
+    """The same job, in the store's words.
+
+    Raises:
+        Invalid: its node would stop it between two heartbeats.
+    """
+    if spec.max_unreachable != "never" and spec.max_unreachable <= heartbeat_seconds * 10**6:
+        raise Invalid(
+            f"max_unreachable is to be longer than the {heartbeat_seconds}s between two heartbeats of a node",
+            "leave it out for 15m",
+        )
     needs = spec.resources
     return Submission(
         name=spec.name,

@@ -13,6 +13,8 @@ EXTENSION_BYTES_MAX = 64 * 1024
 """Most bytes of a long name or a pax header; these are held in memory."""
 EXTENSIONS_MAX = 4
 """Most of these before one member."""
+PAX_RECORDS_MAX = 256
+"""Most `key=value` lines of one of them: a file has few, and a gigabyte of the shortest would take minutes to read."""
 PART_BYTES_MAX = 255
 """Longest name of a file or directory that file systems take."""
 FILES = (b"0", b"\0", b"7")
@@ -118,14 +120,20 @@ def _number(field: bytes) -> int:
 
 def _pax_records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The `length key=value` lines of a pax header."""
-    while content:
-        length_text = content.partition(b" ")[0]
-        length = _decimal(length_text)
-        key, equals, value = content[len(length_text) + 1 : max(length - 1, 0)].partition(b"=")
-        if not equals or length > len(content) or key.startswith(b"GNU.sparse."):
+    begin = 0
+    for _ in range(PAX_RECORDS_MAX):
+        if begin == len(content):
+            return
+        space = content.find(b" ", begin, begin + 20)
+        length = _decimal(content[begin : max(space, begin)])
+        end = begin + length
+        key, equals, value = content[space + 1 : max(end - 1, space + 1)].partition(b"=")
+        if not equals or end > len(content) or key.startswith(b"GNU.sparse."):
             raise _refusal("an extended header is damaged, or tells of a sparse file")
         yield key, value
-        content = content[length:]
+        begin = end
+    if begin != len(content):
+        raise _refusal("a member has too many extended headers")
 
 
 def _decimal(digits: bytes) -> int:

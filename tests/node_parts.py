@@ -129,7 +129,10 @@ class World:
         self.log_path = folder / "worker.log"
         self.log_path.touch()
         settings = ApiSettings(
-            database_url=f"sqlite:///{database}", redis_url=NO_REDIS, storage_url=f"file://{folder}/storage"
+            database_url=f"sqlite:///{database}",
+            redis_url=NO_REDIS,
+            storage_url=f"file://{folder}/storage",
+            heartbeat_seconds=1,
         )
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]

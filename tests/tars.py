@@ -25,3 +25,10 @@ def tar_with(kind: bytes, name: str = "x", target: str = "") -> bytes:
         member.linkname = target
         tar.addfile(member)
     return stream.getvalue()
+
+
+def tar_with_pax(records: bytes) -> bytes:
+    """A tar of one file, before which an extended header stands that holds these bytes."""
+    header = tarfile.TarInfo("PaxHeader")
+    header.type, header.size = tarfile.XHDTYPE, len(records)
+    return header.tobuf(tarfile.USTAR_FORMAT) + records + b"\0" * (-len(records) % 512) + tar_of({"x": b""})

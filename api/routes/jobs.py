@@ -13,6 +13,7 @@ from api.after_commit import Tell
 from api.auth import ActiveCaller, TenantCaller
 from api.once import AskedOnce
 from api.paging import AskedPage
+from api.parts import AppSettings
 from api.paths import JobPath, TenantQuery
 from api.submission import submission
 from api.transactions import Reading, Writing
@@ -32,13 +33,21 @@ NameFilter = Annotated[str | None, Query(min_length=1, max_length=200, pattern=r
 
 @router.post("", status_code=201, response_model=JobView)
 def submit(
-    body: JobSpec, caller: ActiveCaller, session: Writing, once: AskedOnce, tell: Tell, tenant_id: TenantQuery = None
+    body: JobSpec,
+    caller: ActiveCaller,
+    session: Writing,
+    once: AskedOnce,
+    tell: Tell,
+    settings: AppSettings,
+    tenant_id: TenantQuery = None,
 ) -> Response:
     """Queue a job; it starts when its devices are free."""
     owner = caller.acting_for(tenant_id)
     tell.wake()
     return once.create(
-        session, body, lambda: job_view(JobRecord(submit_job(session, owner, submission(body)), 0, None))
+        session,
+        body,
+        lambda: job_view(JobRecord(submit_job(session, owner, submission(body, settings.heartbeat_seconds)), 0, None)),
     )
 
 

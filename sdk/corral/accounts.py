@@ -105,7 +105,7 @@ class PriceSpec(Request):
     """The price of a GPU-hour of a model, in millionths of the currency; `*` for every model without its own."""
 
     model: ModelName | Literal["*"]
-    micro_per_gpu_hour: int = Field(ge=0, le=10**15)
+    micro_per_gpu_hour: int = Field(ge=0, le=10**12)
 
 
 class PriceView(View):

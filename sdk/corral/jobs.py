@@ -79,7 +79,7 @@ class JobSpec(Request):
     image: ImageName
     command: Annotated[list[Argument], AfterValidator(_command)] = Field(min_length=1, max_length=4096)
     resources: Resources = Resources()
-    nodes: Literal[1] = 1
+    nodes: int = Field(default=1, ge=1, le=1)
     isolation: IsolationLevel | None = None
     """The least level; None is the tenant's default."""
     network: Literal["none"] = "none"

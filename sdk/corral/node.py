@@ -3,11 +3,17 @@
 A worker sends its node's own token and may touch only what was assigned to its node.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from corral.contract import Name, Request, View
+from corral.contract import Line, Name, Request, View
 from corral.jobs import DeviceView, IsolationLevel
 from pydantic import Field
+
+Fence = Annotated[int, Field(ge=0, le=2**62)]
+Span = Annotated[int, Field(ge=0, le=2**48)]
+"""Microseconds on a node's boot-time clock: up to nine years, so that no sum of a ledger runs over."""
+DEVICES_MAX = 1024
+"""Of one node."""
 
 
 class LevelReport(Request):
@@ -23,8 +29,8 @@ class LevelReport(Request):
 class DeviceReport(Request):
     """A device of the node, as its worker sees it."""
 
-    uuid: str = Field(min_length=1, max_length=200)
-    model: str = Field(min_length=1, max_length=96)
+    uuid: Line
+    model: Annotated[Line, Field(max_length=96)]
     memory_bytes: int = Field(ge=0, le=2**62)
     is_simulated: bool
     health: Literal["ok", "sick"]
@@ -33,7 +39,7 @@ class DeviceReport(Request):
     """No process on it, memory at baseline, and no sandbox of this worker holds it."""
     clean_reason: str = Field(default="", max_length=500)
     """Why it is not clean."""
-    generation: int | None
+    generation: Fence | None
     """As the last answer told it: a finding about an older generation is not believed. None at first."""
     ecc: str = "unsupported"
     utilisation_pct: int | None = None
@@ -51,8 +57,8 @@ class NodeFacts(Request):
     cpus_milli: int = Field(ge=0, le=10**9)
     memory_bytes: int = Field(ge=0, le=2**62)
     scratch_bytes: int = Field(ge=0, le=2**62)
-    levels: list[LevelReport]
-    devices: list[DeviceReport]
+    levels: list[LevelReport] = Field(max_length=16)
+    devices: list[DeviceReport] = Field(max_length=DEVICES_MAX)
     labels: dict[Name, str] = {}
 
 
@@ -76,7 +82,7 @@ class HeldSandbox(Request):
     """A sandbox that the worker holds."""
 
     attempt_id: str
-    fence: int
+    fence: Fence
     is_alive: bool
 
 
@@ -84,8 +90,8 @@ class Heartbeat(Request):
     """A sign of life, every `heartbeat_seconds`."""
 
     boot_id: str
-    devices: list[DeviceReport]
-    held: list[HeldSandbox]
+    devices: list[DeviceReport] = Field(max_length=DEVICES_MAX)
+    held: list[HeldSandbox] = Field(max_length=10_000)
     problems: list[str] = Field(default=[], max_length=50)
 
 
@@ -93,7 +99,7 @@ class SandboxVerdict(View):
     """What to do with a sandbox that was named. What is not named here is left alone."""
 
     attempt_id: str
-    fence: int
+    fence: Fence
     verdict: Literal["keep", "stop", "remove"]
     reason: str
     """For `stop`: a stop reason, as the runner knows them."""
@@ -103,7 +109,7 @@ class Assignment(View):
     """An attempt that waits to be claimed by this node."""
 
     attempt_id: str
-    fence: int
+    fence: Fence
 
 
 class HeartbeatAnswer(View):
@@ -116,14 +122,14 @@ class HeartbeatAnswer(View):
 
 
 class Claim(Request):
-    fence: int
+    fence: Fence
 
 
 class Order(View):
     """What a worker that claimed an attempt is to run."""
 
     attempt_id: str
-    fence: int
+    fence: Fence
     job_id: str
     tenant_id: str
     level: IsolationLevel
@@ -146,8 +152,8 @@ class Order(View):
 class Started(Request):
     """The gate was opened."""
 
-    fence: int
-    prepare_us: int = Field(ge=0, le=2**60)
+    fence: Fence
+    prepare_us: Span
     """From the claim's answer to the opening, on the node's boot-time clock."""
     isolation: dict[str, Any]
 
@@ -155,7 +161,7 @@ class Started(Request):
 class Progress(Request):
     """Something worth telling while the attempt is prepared."""
 
-    fence: int
+    fence: Fence
     text: str = Field(max_length=500)
 
 
@@ -182,19 +188,19 @@ EndOutcome = Literal[
 class Ended(Request):
     """The attempt is over, its output stored, its sandbox removed. Durations are of the node's boot-time clock."""
 
-    fence: int
+    fence: Fence
     outcome: EndOutcome
     exit_code: int | None = Field(ge=0, le=255)
     error: str = Field(default="", max_length=2000)
-    prepare_us: int = Field(ge=0, le=2**60)
-    run_us: int = Field(ge=0, le=2**60)
-    stop_us: int = Field(ge=0, le=2**60)
+    prepare_us: Span
+    run_us: Span
+    stop_us: Span
     """From the end of the run (or the stop order) to the release of the devices, without `fault_us`."""
-    fault_us: int = Field(default=0, ge=0, le=2**60)
+    fault_us: Span = 0
     """Of that time, what was spent waiting for an API that was away: the platform's, recorded and not charged."""
     isolation: dict[str, Any] | None = None
     skipped: list[SkippedFile] = Field(default=[], max_length=1000)
-    devices: list[DeviceReport] = []
+    devices: list[DeviceReport] = Field(default=[], max_length=DEVICES_MAX)
     """The attempt's devices, looked at after the sandbox was removed."""
 
 

@@ -81,6 +81,16 @@ def test_brackets_in_a_text_are_no_nesting(tenant: Actor) -> None:
     assert tenant.post("/jobs", a_job(command=["[" * 100 + '"{' + "\\"])).status_code == 201
 
 
+@pytest.mark.parametrize("value", [True, 0, 2, 1.0, "1", None])
+def test_nodes_is_one(fuzzed: Actor, value: object) -> None:
+    refused(fuzzed, fuzzed.post("/jobs", a_job(nodes=value)), 422)
+
+
+@pytest.mark.parametrize("span", ["0s", "0ms", "1ms", "10s"])
+def test_a_job_that_no_heartbeat_could_keep_alive(fuzzed: Actor, span: str) -> None:
+    refused(fuzzed, fuzzed.post("/jobs", a_job(max_unreachable=span)), 422)
+
+
 UNKNOWN = ("privileged", "tenant_id", "state", "host_config", "id", "fence", "__proto__", "user", "volumes")
 
 

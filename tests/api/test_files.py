@@ -10,7 +10,7 @@ from actors import Actor, a_job, a_key
 from fastapi.testclient import TestClient
 from node_actor import Worker, a_worker, place
 from sqlalchemy import Engine
-from tars import tar_of, tar_with
+from tars import tar_of, tar_with, tar_with_pax
 
 from api.logs import SMALL_MAX, Logs
 from api.settings import ApiSettings
@@ -93,6 +93,11 @@ BAD = {
     "absolute": tar_of({"/etc/x": b""}),
     "a wrong checksum": b"y" + tar_of({"x": b""})[1:],
     "a long part": tar_of({"x" * 300: b""}),
+    "a header of ten thousand lines": tar_with_pax(b"5 a=\n" * 10_000),
+    "a header of no length": tar_with_pax(b"0 a=\n"),
+    "a header with too short a length": tar_with_pax(b"2 a=\n"),
+    "a header with too long a length": tar_with_pax(b"9 a=\n"),
+    "a header without a space": tar_with_pax(b"5555"),
 }
 
 

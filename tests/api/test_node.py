@@ -3,7 +3,7 @@
 import pytest
 from actors import Actor, a_job
 from fastapi.testclient import TestClient
-from node_actor import Worker, a_worker, place, some_facts
+from node_actor import BOOT, Worker, a_worker, place, some_facts
 from sqlalchemy import Engine
 
 from store.assignments import Assigned
@@ -88,6 +88,21 @@ def test_a_stale_fence_writes_nothing(worker: Worker, tenant: Actor, job_id: str
         assert (answer.status_code, answer.json()["code"]) == (409, "stale_fence")
     assert tenant.get(f"/jobs/{job_id}/logs").content == b""
     assert tenant.get(f"/jobs/{job_id}/artifacts").json()["items"] == []
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 10**30, True, "1", 1.0])
+def test_numbers_that_no_column_holds_are_refused(worker: Worker, assigned: Assigned, number: object) -> None:
+    at, fence = f"/node/attempts/{assigned.attempt_id}", assigned.fence
+    ended = {"fence": fence, "outcome": "exited", "exit_code": 0, "prepare_us": 1, "run_us": 1, "stop_us": 1}
+    sandbox = {"attempt_id": assigned.attempt_id, "fence": number, "is_alive": True}
+    for path, body in (
+        (f"{at}/claim", {"fence": number}),
+        (f"{at}/progress", {"fence": number, "text": "x"}),
+        (f"{at}/started", {"fence": fence, "prepare_us": number, "isolation": {}}),
+        (f"{at}/ended", {**ended, "run_us": number}),
+        ("/node/heartbeat", {"boot_id": BOOT, "devices": [], "held": [sandbox]}),
+    ):
+        assert worker.actor.post(path, body).status_code == 422, path
 
 
 def test_another_nodes_attempt_is_unknown(admin: Actor, client: TestClient, worker: Worker, assigned: Assigned) -> None:
