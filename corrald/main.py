@@ -85,8 +85,7 @@ def up(
         place, host, port, database_url, redis_url, node_name, simulated_gpus, levels, with_worker=worker_too
     )
     try:
-        with running(settings, _show_key) as now:
-            stop_on_signals(now.supervisor)
+        with running(settings, _show_key, stop_on_signals) as now:
             names = ", ".join(f"{name} {pid}" for name, pid in now.supervisor.pids.items())
             console.print(f"Corral is up at {now.url} ({names}); logs in {place.logs_dir}", highlight=False)
             now.supervisor.watch()

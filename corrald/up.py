@@ -55,10 +55,15 @@ def _tell_nobody(_key: str) -> None:
 
 
 @contextmanager
-def running(settings: UpSettings, tell_key: Callable[[str], None] = _tell_nobody) -> Iterator[Running]:
+def running(
+    settings: UpSettings,
+    tell_key: Callable[[str], None] = _tell_nobody,
+    arm: Callable[[Supervisor], None] = lambda _: None,
+) -> Iterator[Running]:
     """Everything started and answering; stopped in order at the end.
 
-    `tell_key` gets the first admin's key as soon as it is made: it is kept nowhere, and what comes after may fail.
+    `arm` is called before anything is started, so that it can be stopped from then on. `tell_key` gets the first
+    admin's key as soon as it is made: it is kept nowhere, and what comes after may fail.
 
     Raises:
         HomeUnusable: the folder cannot serve, or serves another one already.
@@ -71,6 +76,7 @@ def running(settings: UpSettings, tell_key: Callable[[str], None] = _tell_nobody
         database_url = settings.database_url or settings.home.database_url
         engine = open_engine(database_url)
         supervisor = Supervisor(settings.home.logs_dir)
+        arm(supervisor)
         try:
             first = prepare_database(engine)
             if first.admin_key:

@@ -22,6 +22,12 @@ class JobState(StrEnum):
         """Whether nothing can change it any more."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
+    @property
+    def sentence(self) -> str:
+        """What is told of a job that comes to this state."""
+        verb = "was" if self is JobState.CANCELLED else "is"
+        return f"the job {self}" if self in (JobState.SUCCEEDED, JobState.FAILED) else f"the job {verb} {self}"
+
 
 class JobEvent(StrEnum):
     """What can happen to a job."""

@@ -69,10 +69,10 @@ def claim(session: Session, node_id: str, attempt_id: str, fence: int) -> Claime
     """
     values = {"of": attempt_id, "on": node_id, "under": fence, "now": now_us(session)}
     is_taken = session.connection().execute(_CLAIM, values).rowcount == 1
-    attempt = session.get(Attempt, attempt_id)
+    attempt = session.get(Attempt, attempt_id, populate_existing=True)
     if attempt is None or attempt.node_id != node_id:
         raise NotFound("attempt")
-    job = session.get_one(Job, attempt.job_id)
+    job = session.get_one(Job, attempt.job_id, populate_existing=True)
     if fence != attempt.fence or fence != job.fence or attempt.state not in CLAIMED_STATES:
         raise StaleFence(attempt_id, fence)
     if is_taken:

@@ -222,7 +222,7 @@ def _conclude(session: Session, attempt: Attempt, ending: Ending, ended_us: Inst
         tenant_id=job.tenant_id,
         job_id=job.id,
         attempt_id=attempt.id,
-        text=f"the job is {job.state}",
+        text=JobState(job.state).sentence,
         data={"event": verdict.event, "wait_us": verdict.wait_us},
     )
 

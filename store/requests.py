@@ -98,4 +98,4 @@ def _lock(session: Session, scope: TenantId | None, job_id: str) -> Job:
 def _move(session: Session, job: Job, event: JobEvent) -> None:
     job.state = next_job_state(JobState(job.state), event)
     session.flush()
-    record(session, f"job_{job.state}", tenant_id=job.tenant_id, job_id=job.id, text=f"the job is {job.state}")
+    record(session, f"job_{job.state}", tenant_id=job.tenant_id, job_id=job.id, text=JobState(job.state).sentence)

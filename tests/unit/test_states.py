@@ -70,3 +70,10 @@ def test_only_a_queued_job_starts() -> None:
 def test_an_attempt_never_goes_back() -> None:
     order = list(AttemptState)
     assert all(order.index(after) >= order.index(before) for (before, _), after in ATTEMPT_TRANSITIONS.items())
+
+
+def test_each_state_of_a_job_is_told_in_a_sentence() -> None:
+    told = {state: state.sentence for state in JobState}
+    assert told[JobState.SUCCEEDED] == "the job succeeded"
+    assert told[JobState.CANCELLED] == "the job was cancelled"
+    assert told[JobState.QUEUED] == "the job is queued"

@@ -26,7 +26,7 @@ from sandbox.runner_link import RunnerLink
 from tests.integration.sandbox.conformance import OrderMaker, SandboxConformance, made, ran, running
 
 MIB = 1 << 20
-NODE = NodeId("nod_test")
+NODE = NodeId(f"nod_test_{os.getpid()}")
 ORDINARY_UID = 64099
 
 

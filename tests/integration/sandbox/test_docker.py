@@ -1,5 +1,6 @@
 """Docker with runc: the conformance suite, and no container, mount, loop device or control group left by any of it."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from sandbox.contract import LaunchOrder
 from sandbox.engine import DockerSandbox
 from tests.integration.sandbox.conformance import MIB, OrderMaker, SandboxConformance
 
-NODE = NodeId("nod_test_docker")
+NODE = NodeId(f"nod_test_docker_{os.getpid()}")
 
 
 @pytest.fixture(scope="module")

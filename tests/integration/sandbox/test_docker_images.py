@@ -1,5 +1,6 @@
 """Images that try to reach past their files: refused or made harmless, and the record shows which."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from sandbox.contract import Exit, ImageMissing, ImageRefused, IsolationRecord, 
 from sandbox.engine import DockerSandbox
 from sandbox.job_user import job_uid
 
-NODE = NodeId("nod_test_images")
+NODE = NodeId(f"nod_test_images_{os.getpid()}")
 Ran = tuple[Exit, IsolationRecord, str]
 
 

@@ -18,7 +18,7 @@ from sandbox.engine_held import HeldNotes
 from sandbox.engine_probe import PROBE_TENANT
 from sandbox.local_image import ensure_busybox_image
 
-NODE = NodeId("nod_test_life")
+NODE = NodeId(f"nod_test_life_{os.getpid()}")
 MIB = 1 << 20
 
 

@@ -19,7 +19,7 @@ from sandbox.engine import DockerSandbox
 from sandbox.engine_facts import static_busybox
 from sandbox.local_image import busybox_layer
 
-NODE = NodeId("nod_pull")
+NODE = NodeId(f"nod_pull_{os.getpid()}")
 CONFIG = """
 version: 0.1
 storage:
