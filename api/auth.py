@@ -11,6 +11,7 @@ from fastapi import BackgroundTasks, Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlmodel import Session
 
+from api.query import known_query
 from api.transactions import AppDatabase
 from domain.errors import Forbidden, Invalid, TenantSuspended, Unauthenticated
 from domain.ids import KeyId, NodeId, TenantId
@@ -87,9 +88,11 @@ def bearer_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Dep
 
 
 Token = Annotated[str, Depends(bearer_token)]
+KnownQuery = Annotated[None, Depends(known_query)]
+"""Asked for after the token: whoever has none learns nothing of a route."""
 
 
-async def _caller(token: Token, database: AppDatabase, background: BackgroundTasks) -> Caller:
+async def _caller(token: Token, _: KnownQuery, database: AppDatabase, background: BackgroundTasks) -> Caller:
     found = await database.read(lambda session: keys.authenticate(session, token))
     if found.is_use_due:
         background.add_task(_note_use, database, found.key_id)  # after the answer: a reader never waits for a writer
@@ -125,7 +128,7 @@ ActiveCaller = Annotated[Caller, Depends(_active)]
 AdminCaller = Annotated[Caller, Depends(_admin)]
 
 
-async def _node(token: Token, database: AppDatabase) -> NodeId:
+async def _node(token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
     return await database.read(lambda session: node_of(session, token))
 
 
@@ -146,7 +149,7 @@ def node_of(session: Session, token: str) -> NodeId:
 NodeCaller = Annotated[NodeId, Depends(_node)]
 
 
-async def _joining(token: Token, database: AppDatabase) -> NodeId | None:
+async def _joining(token: Token, _: KnownQuery, database: AppDatabase) -> NodeId | None:
     if token.startswith(JOIN_MARK):
         await database.read(lambda session: check_join_token(session, token))
         return None

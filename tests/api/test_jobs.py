@@ -89,8 +89,10 @@ def test_a_cursor_of_another_tenant_or_list_is_refused(tenant: Actor, rival: Act
 
 
 @pytest.mark.parametrize(
-    "query", ["limit=0", "limit=201", "limit=-1", "limit=1.5", "limit=x", "state=open", "name=%00"]
-)
+    "query",
+    ["limit=0", "limit=201", "limit=-1", "limit=1.5", "limit=x", "state=open", "name=%00", "sate=queued", "LIMIT=1",
+     "limit=1&limit=2", "state=queued&state=held", "cursor=", "%00=1"],
+)  # fmt: skip
 def test_a_filter_out_of_range_is_refused(tenant: Actor, query: str) -> None:
     assert tenant.get(f"/jobs?{query}").status_code == 422
 
