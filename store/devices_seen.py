@@ -7,7 +7,7 @@ from sqlmodel import Session, col, select
 
 from store.events import record
 from store.ids import new_id
-from store.tables import Gpu
+from store.tables import Gpu, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def see_devices(session: Session, node_id: str, seen: Sequence[DeviceSeen]) -> b
 def _add(session: Session, node_id: str, device: DeviceSeen) -> bool:
     elsewhere = session.exec(select(Gpu).where(Gpu.uuid == device.uuid)).first()
     if elsewhere is not None:
-        if elsewhere.used_milli or device.is_simulated:
+        if elsewhere.used_milli or device.is_simulated or not _is_given_up(session, elsewhere):
             record(session, "gpu_claimed_twice", node_id=node_id, gpu_id=elsewhere.id, text=f"{device.uuid} is held")
             return False
         elsewhere.node_id = node_id
@@ -69,6 +69,11 @@ def _add(session: Session, node_id: str, device: DeviceSeen) -> bool:
     session.flush()
     record(session, "gpu_found", node_id=node_id, gpu_id=gpu.id, data={"uuid": gpu.uuid, "model": gpu.model})
     return True
+
+
+def _is_given_up(session: Session, gpu: Gpu) -> bool:
+    """Whether its node shows it no more, or is gone for good. Else a node could take the others' devices by name."""
+    return gpu.state == "absent" or session.get_one(Node, gpu.node_id).state == "lost"
 
 
 def _update(session: Session, gpu: Gpu, device: DeviceSeen) -> bool:

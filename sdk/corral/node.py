@@ -48,11 +48,11 @@ class DeviceReport(Request):
 class NodeFacts(Request):
     """What a node is, as its worker finds it at its start."""
 
-    boot_id: str
-    agent_version: str
-    kernel: str
-    driver_version: str | None
-    cuda_driver: str | None
+    boot_id: Line
+    agent_version: Line
+    kernel: Line
+    driver_version: Line | None
+    cuda_driver: Line | None
     """Newest CUDA version that the driver runs, such as "12.8"."""
     cpus_milli: int = Field(ge=0, le=10**9)
     memory_bytes: int = Field(ge=0, le=2**62)

@@ -3,7 +3,7 @@
 import pytest
 from actors import Actor, a_job
 from fastapi.testclient import TestClient
-from node_actor import BOOT, Worker, a_worker, place, some_facts
+from node_actor import BOOT, Worker, a_worker, place, some_devices, some_facts
 from sqlalchemy import Engine
 
 from store.assignments import Assigned
@@ -130,6 +130,30 @@ def test_a_heartbeat_brings_verdicts_and_what_is_assigned(
     worker.end(assigned, "cancelled", None)
     assert tenant.get(f"/jobs/{job_id}").json()["state"] == "cancelled"
     assert [each["verdict"] for each in worker.beat([assigned]).json()["verdicts"]] == ["remove"]
+
+
+def test_a_node_takes_no_device_that_another_still_shows(admin: Actor, client: TestClient, worker: Worker) -> None:
+    """A node that was broken into yields its own jobs and no more."""
+    thief = a_worker(admin, client, "node-2")
+    wanted = [{**each, "is_simulated": False} for each in some_devices("node-1")]
+    body = {"boot_id": BOOT, "devices": [*wanted, *wanted], "held": []}
+
+    def held_by(node_id: str) -> dict[str, str]:
+        return {gpu["uuid"]: gpu["state"] for gpu in admin.get(f"/nodes/{node_id}").json()["gpus"]}
+
+    assert thief.actor.post("/node/heartbeat", body).status_code == 200
+    assert held_by(worker.node_id) == {"GPU-node-1-0": "clean", "GPU-node-1-1": "clean"}
+    admin.post(f"/nodes/{worker.node_id}/lost")
+    assert thief.actor.post("/node/heartbeat", body).status_code == 200
+    assert held_by(worker.node_id) == {}
+    assert held_by(thief.node_id)["GPU-node-1-0"] == "dirty"
+
+
+@pytest.mark.parametrize("field", ["boot_id", "agent_version", "kernel", "driver_version", "cuda_driver"])
+@pytest.mark.parametrize("text", ["\x1b[2J", "\u202e", "x" * 10_000])
+def test_what_a_node_says_of_itself_is_fit_for_an_admins_terminal(worker: Worker, field: str, text: str) -> None:
+    facts = {**some_facts(), field: text}
+    assert worker.actor.post("/node/register", {"facts": facts}).status_code == 422
 
 
 def test_an_admin_drains_resumes_and_declares_lost(
