@@ -1,6 +1,6 @@
 """The ledger: entries appended to the tenant's chain, never changed; and the look back that proves it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
@@ -140,8 +140,3 @@ def _fields(entry: LedgerEntry) -> dict[str, Field]:
 
 def _chain_entry(row: LedgerEntry) -> ChainEntry:
     return ChainEntry(seq=row.seq, prev_hash=row.prev_hash, hash=row.hash, fields=_fields(row))
-
-
-def all_tenants(session: Session) -> Iterator[str]:
-    """Every tenant's id, for a check of all chains."""
-    yield from session.exec(select(Tenant.id).order_by(col(Tenant.id)))

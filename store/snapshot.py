@@ -94,11 +94,6 @@ class SnapshotReader:
             self._on_unreadable(JobId(row.id), error)
 
 
-def load_snapshot(session: Session) -> Snapshot:
-    """A snapshot by itself."""
-    return SnapshotReader().read(session)
-
-
 def write_reasons(session: Session, reasons: Mapping[JobId, Reason]) -> None:
     """Tell of these jobs why they wait, if they still do. In the order of their ids, so that locks never cross."""
     if not reasons:
