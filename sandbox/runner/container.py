@@ -14,6 +14,8 @@ from sandbox.runner.loop import Loop, now_us
 from sandbox.runner.signals import send
 
 BACK_OFF_US, BACK_OFF_MOST_US = 50_000, 2_000_000
+ENGINES_OWN_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+"""How a container ends that an engine without `live-restore` takes with it as it stops, or clears away at its start."""
 
 
 class Container:
@@ -26,7 +28,8 @@ class Container:
         self._socket, self._container = plan["engine_socket"], plan["container"]
         self.directories: dict[str, int] = {}
         self._back_off_us = BACK_OFF_US
-        self._is_watched = self._is_waiting = self._is_killed = self._is_told = False
+        self._is_watched = self._is_waiting = self._is_stopped = self._is_killed = self._is_told = False
+        self._is_away = self._died_unseen = False
         self._init_fd = -1
         self._died_us: int | None = None
 
@@ -47,13 +50,14 @@ class Container:
         self._watch()
 
     def terminate(self) -> None:
+        self._is_stopped = True
         self._watch()
         self._kill_call("SIGTERM", self._terminated)
 
     def kill(self) -> None:
         """Ask the engine; if it does not do it in time, kill the first process inside ourselves."""
         self._watch()
-        self._is_killed = True
+        self._is_stopped = self._is_killed = True
         self._kill_call("SIGKILL", self._killed)
         self._loop.at("kill", now_us() + ANSWER_WITHIN_US, self._kill_ourselves)
 
@@ -90,6 +94,7 @@ class Container:
         if status == 404:
             self._tell(None, error="the container is gone and left no record of its end")
         elif status != 200:
+            self._note_silence()
             self._loop.at("inspect", now_us() + self._back_off_us, self._inspect)
             self._back_off_us = min(self._back_off_us * 2, BACK_OFF_MOST_US)
         elif found["State"]["Status"] in ("exited", "dead"):
@@ -97,7 +102,7 @@ class Container:
         elif found["State"]["Status"] == "created" and self._is_killed:
             self._tell(None)  # it never ran, and the backend that would start it finds the end in the journal
         else:
-            self._back_off_us = BACK_OFF_US
+            self._back_off_us, self._is_away = BACK_OFF_US, False
             self._know_init(found["State"]["Pid"])
             self._wait(found["State"]["Status"])
             if self._died_us is not None:  # the engine is behind: what it says next may be nothing at all
@@ -114,6 +119,8 @@ class Container:
 
     def _waited(self, status: int, _: Any) -> None:
         self._is_waiting = False
+        if status != 200:
+            self._note_silence()
         self._died_us = self._died_us or (now_us() if status == 200 else None)
         self._loop.at("inspect", now_us() + (0 if status == 200 else self._back_off_us), self._inspect)
 
@@ -140,13 +147,19 @@ class Container:
 
     def _init_ended(self) -> None:
         self._loop.forget(self._init_fd)
-        self._died_us = now_us()
+        self._died_us, self._died_unseen = now_us(), self._is_away
         self._loop.at("inspect", self._died_us + self._back_off_us, self._inspect)
+
+    def _note_silence(self) -> None:
+        self._is_away = True
+        self._died_unseen = self._died_unseen or self._died_us is not None
 
     def _exited(self, state: dict[str, Any]) -> None:
         at_us = self._died_us or now_us() - max(0, time.time_ns() // 1000 - wall_us(state["FinishedAt"]))
-        code = None if state["Error"] else state["ExitCode"]
-        self._tell(code, at_us=at_us, oom=state["OOMKilled"], error=state["Error"])
+        code, error = None if state["Error"] else state["ExitCode"], state["Error"]
+        if self._died_unseen and not self._is_stopped and not state["OOMKilled"] and code in ENGINES_OWN_CODES:
+            code, error = None, f"a signal ended it while the engine was away, as the engine's own stop does ({code})"
+        self._tell(code, at_us=at_us, oom=state["OOMKilled"], error=error)
 
     def _tell(self, code: int | None, **facts: Any) -> None:
         self._is_told = True

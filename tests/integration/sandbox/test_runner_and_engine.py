@@ -237,6 +237,36 @@ def test_the_deadline_is_kept_when_the_engine_is_away(engine: Engine, link: Runn
     again.close()
 
 
+@pytest.mark.parametrize(("code", "found"), [(143, None), (137, None), (0, 0), (9, 9)])
+def test_what_an_engine_takes_with_it_is_no_failure_of_the_jobs(
+    engine: Engine, link: RunnerLink, tmp_path: Path, code: int, found: int | None
+) -> None:
+    """An engine that stops without `live-restore` ends its containers by a signal, once it answers no more."""
+    child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    engine.become(Pid=child)
+    opened(link, tmp_path)
+    until(lambda: b'"init"' in (tmp_path / "state/journal.jsonl").read_bytes())
+    engine.close()
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    assert link.wait(0.3) is None
+    again = Engine(tmp_path / "engine.sock")
+    again.end(code)
+    end = the_end(link)
+    assert end.exit_code == found
+    assert ("the engine was away" in end.error) == (found is None)
+    again.close()
+
+
+def test_a_signal_to_itself_is_the_jobs_own_end_while_the_engine_answers(
+    engine: Engine, link: RunnerLink, tmp_path: Path
+) -> None:
+    opened(link, tmp_path)
+    engine.end(137)
+    end = the_end(link)
+    assert (end.exit_code, end.error) == (137, "")
+
+
 def test_the_deadline_is_kept_when_engine_and_runner_both_die(engine: Engine, link: RunnerLink, tmp_path: Path) -> None:
     child = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
     engine.become(Pid=child)
