@@ -30,11 +30,12 @@ class HeldNotes:
 
     def note(self, sandbox: str, labels: Mapping[str, str]) -> None:
         """Remember that it exists, from now on and whatever dies. A node that loses power loses the sandbox as well."""
-        draft = self._folder / f"{sandbox}.new"
+        draft = self._draft(sandbox)
         draft.write_text(json.dumps(labels))
         draft.replace(self._file(sandbox))
 
     def forget(self, sandbox: str) -> None:
+        self._draft(sandbox).unlink(missing_ok=True)  # a full disk may have left half of one
         self._file(sandbox).unlink(missing_ok=True)
 
     def labels(self, sandbox: str) -> Mapping[str, str] | None:
@@ -48,6 +49,9 @@ class HeldNotes:
     def names(self) -> tuple[str, ...]:
         """Every sandbox that is noted."""
         return tuple(sorted(file.stem for file in self._folder.glob("*.json")))
+
+    def _draft(self, sandbox: str) -> Path:
+        return self._folder / f"{sandbox}.new"
 
     def _file(self, sandbox: str) -> Path:
         return self._folder / f"{sandbox}.json"

@@ -96,13 +96,21 @@ class StateFolder:
 
 
 def create(root: Path, attempt_id: AttemptId, fence: Fence) -> StateFolder:
-    """A new folder that says which attempt is about to be claimed."""
+    """A new folder that says which attempt is about to be claimed.
+
+    Raises:
+        OSError: it cannot be made, or is there already; what was begun is gone, so that it can be tried again.
+    """
     path = root / attempt_id
     path.mkdir(mode=0o700)
     folder = StateFolder(path, {})
-    folder.note(Stage.CLAIMING, fence=fence)
-    _sync(path)
-    _sync(root)
+    try:
+        folder.note(Stage.CLAIMING, fence=fence)
+        _sync(path)
+        _sync(root)
+    except OSError:
+        folder.delete()
+        raise
     return folder
 
 

@@ -89,6 +89,20 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert again.facts(Stage.ENDED) == {"outcome": "oom_killed"}
 
 
+def test_a_folder_that_could_not_be_begun_for_want_of_disk_can_be_begun_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            create(tmp_path, ATTEMPT, Fence(3))
+    assert list(tmp_path.iterdir()) == []
+    assert create(tmp_path, ATTEMPT, Fence(3)).facts(Stage.CLAIMING) == {"fence": 3}
+
+
 @pytest.mark.parametrize("line", [b"nonsense\n", b'{"stage":"of_the_future"}\n', b"{}\n"])
 def test_a_damaged_journal_is_left_alone_and_hides_no_other(tmp_path: Path, line: bytes) -> None:
     damaged = create(tmp_path, ATTEMPT, Fence(3))
