@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import resource
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,7 @@ STOP_STREAMS_SECONDS = 3
 """How long followers of logs may delay the API's stop; they come back with the place where they were."""
 LOG_END_BYTES = 4096
 """Where the last lines of a log are looked for."""
+DESCRIPTORS = 65_536
 SWITCH_SECONDS = 0.0005
 """Python's own 5 ms, for which one thread may keep another from running, is a twelfth of what a start may cost."""
 
@@ -185,6 +187,7 @@ def _show_key(key: str) -> None:
 
 def _begin_service() -> None:
     """Log to standard error; let no thread make another wait long, nor a collection visit what stays anyway."""
+    _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
@@ -194,6 +197,13 @@ def _begin_service() -> None:
 
 def _print_problem(why: str) -> None:
     Console(stderr=True, soft_wrap=True).print(f"corrald: {why}", markup=False, highlight=False)
+
+
+def _raise_descriptor_limit() -> None:
+    """A follower of a log is a connection, and a process may have more of them than the usual 1,024 descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def _give_up(why: str) -> None:

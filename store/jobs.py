@@ -121,15 +121,22 @@ def attempt_records(session: Session, found: Sequence[Attempt]) -> list[AttemptR
     return [AttemptRecord(attempt, names[attempt.node_id], devices.get(attempt.id, ())) for attempt in found]
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedEvent:
+    """An event, and which of its job's it is, from 1. Its row's id counts everybody's, and is told to nobody."""
+
+    number: int
+    event: Event
+
+
 def events(
     session: Session, scope: TenantId | None, job_id: str, limit: int, start: Position | None
-) -> Sequence[Event]:
-    """What happened to the job, oldest first; one more than `limit` if there are."""
+) -> Sequence[NumberedEvent]:
+    """What happened to the job, oldest first; one more than `limit` if there are. Nothing is ever put in between."""
     find(session, scope, job_id)
-    query = select(Event).where(Event.job_id == job_id)
-    if start is not None:
-        query = query.where(col(Event.id) > start.key)
-    return session.exec(query.order_by(col(Event.id)).limit(limit + 1)).all()
+    before = max(0, start.key) if start else 0
+    query = select(Event).where(Event.job_id == job_id).order_by(col(Event.id)).offset(before).limit(limit + 1)
+    return [NumberedEvent(before + n, event) for n, event in enumerate(session.exec(query), start=1)]
 
 
 def ledger_entries(

@@ -20,10 +20,10 @@ from api.transactions import Reading, Writing
 from api.views.accounts import entry_view
 from api.views.jobs import attempt_view, event_view, job_view
 from store import jobs, requests
-from store.jobs import AttemptRecord, JobRecord
+from store.jobs import AttemptRecord, JobRecord, NumberedEvent
 from store.paging import Position
 from store.submissions import submit as submit_job
-from store.tables import Event, LedgerEntry
+from store.tables import LedgerEntry
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -123,8 +123,8 @@ def _attempt_position(row: AttemptRecord) -> Position:
     return Position(row.attempt.number, row.attempt.id)
 
 
-def _event_position(row: Event) -> Position:
-    return Position(row.id or 0, "")
+def _event_position(row: NumberedEvent) -> Position:
+    return Position(row.number, "")
 
 
 def _entry_position(row: LedgerEntry) -> Position:

@@ -2,8 +2,8 @@
 
 from corral.jobs import ArtifactView, AttemptView, DeviceView, EventView, InputView, JobSpec, JobView, WaitReason
 
-from store.jobs import AttemptRecord, JobRecord
-from store.tables import Artifact, Event, Gpu, Job, StoredInput
+from store.jobs import AttemptRecord, JobRecord, NumberedEvent
+from store.tables import Artifact, Gpu, Job, StoredInput
 
 
 def job_view(record: JobRecord) -> JobView:
@@ -66,10 +66,11 @@ def device_view(gpu: Gpu) -> DeviceView:
     return DeviceView(uuid=gpu.uuid, model=gpu.model, is_simulated=gpu.is_simulated)
 
 
-def event_view(event: Event) -> EventView:
+def event_view(numbered: NumberedEvent) -> EventView:
     """Something that happened."""
+    number, event = numbered.number, numbered.event
     return EventView(
-        id=event.id or 0, at=event.at_us, what=event.what, attempt_id=event.attempt_id, text=event.text, data=event.data
+        id=number, at=event.at_us, what=event.what, attempt_id=event.attempt_id, text=event.text, data=event.data
     )
 
 

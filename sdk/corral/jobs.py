@@ -173,6 +173,7 @@ class EventView(View):
     """Something that happened to a job."""
 
     id: int
+    """Which of the job's events it is, from 1."""
     at: int
     what: str
     attempt_id: str | None

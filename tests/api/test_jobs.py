@@ -170,3 +170,17 @@ def test_a_job_for_devices_that_nobody_has_waits_and_is_warned(tenant: Actor) ->
     job_id = tenant.made("/jobs", a_job(resources={"gpus": 2, "gpu_model": "H100"}))["id"]
     events = tenant.get(f"/jobs/{job_id}/events").json()["items"]
     assert [event["what"] for event in events] == ["submitted", "no_device_known"]
+
+
+def test_events_are_numbered_within_the_job_so_that_nobody_learns_how_busy_others_are(
+    tenant: Actor, rival: Actor
+) -> None:
+    job_id = tenant.made("/jobs", a_job())["id"]
+    for _ in range(3):
+        rival.made("/jobs", a_job())
+    tenant.post(f"/jobs/{job_id}/hold")
+    tenant.post(f"/jobs/{job_id}/release")
+    first = tenant.get(f"/jobs/{job_id}/events?limit=2").json()
+    rest = tenant.get(f"/jobs/{job_id}/events?limit=2&cursor={first['next']}").json()
+    assert [event["id"] for event in first["items"] + rest["items"]] == [1, 2, 3]
+    assert rest["next"] is None
