@@ -17,6 +17,7 @@ from system_parts import System
 from store import ledger
 from store.engine import reading
 from store.tables import Allocation, Attempt
+from store.tables import Job as JobRow
 
 SCRIPT = "echo begun; sleep 0.6; echo done > /out/word; echo over"
 
@@ -70,6 +71,20 @@ def test_a_kill_of_any_process_at_any_stage_costs_no_job(system: System, victim:
     assert_ended_right(job)
     assert b"".join(job.logs()) == b"begun\nover\n"
     assert len(job.attempts()) == 1
+    system.settle()
+
+
+@pytest.mark.slow
+def test_an_api_killed_between_commit_and_answer_makes_one_job(system: System) -> None:
+    for number in range(3):
+        name = f"once-{number}"
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(submit, system, name=name)  # the client asks again, under the same idempotency key
+            eventually(lambda name=name: _job_ids(system, name))
+            system.restart("api")
+            job = asked.result(timeout=60)
+        assert _job_ids(system, name) == [job.id]
+        assert_ended_right(job)
     system.settle()
 
 
@@ -217,6 +232,11 @@ def _assert_ledger_is_the_sum_of_attempts(system: System, job_ids: set[str]) -> 
                 held_us += ((attempt.ended_us or 0) - attempt.assigned_us) * len(devices)
             posted_us = sum(entry.duration_us for entry in ledger.entries_of_job(session, job_id))
             assert posted_us == held_us
+
+
+def _job_ids(system: System, name: str) -> list[str]:
+    with reading(system.engine) as session:
+        return list(session.exec(select(JobRow.id).where(JobRow.name == name)))
 
 
 def _has_exited(system: System, job: Job) -> bool:
