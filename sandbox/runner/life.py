@@ -129,7 +129,12 @@ class Runner:
         try:
             os.write(self._go_fd, b"open\n")
         except BrokenPipeError:
-            complain("the gate has gone")  # its end is told by whoever watches it
+            complain("the gate has gone, or opens its FIFO anew")  # its end is told by whoever watches it
+            os.close(self._go_fd)
+            self._go_fd = -1
+            self._seek_until_us = self._seek_until_us or now_us() + GO_HELD_US
+            self._loop.at("gate", now_us() + GATE_POLL_US, self._seek_gate)
+            return
         # Held a while: a gate that was just opening it anew, after a runner's death, must find the word.
         self._loop.at("go", now_us() + GO_HELD_US, lambda: os.close(self._go_fd))
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,17 @@ class Gate:
         return code, output
 
 
+def say(fd: int, word: bytes) -> None:
+    """Write to the gate, also while it is just opening its FIFO anew."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            os.write(fd, word)
+            return
+        except BrokenPipeError:
+            assert time.monotonic() < deadline
+
+
 def run(folder: Path, shell: tuple[str, ...], *command: str, **env: str) -> tuple[int, bytes]:
     made = Gate(folder, shell, command, {"PATH": f"{folder}:/usr/bin:/bin", **env})
     made.open()
@@ -52,9 +64,9 @@ class TestGate:
             pass  # a runner that died before it wrote anything
         with (made.folder / gate.GO).open("wb", buffering=0) as writer:
             for nothing in (b"close\n", b"\n", b"opener\n"):
-                writer.write(nothing)
+                say(writer.fileno(), nothing)
             assert made.process.poll() is None
-            writer.write(gate.OPEN)
+            say(writer.fileno(), gate.OPEN)
             assert made.end() == (0, b"ran\n")
 
     def test_words_and_codes_arrive(self, tmp_path: Path, shell: tuple[str, ...]) -> None:
