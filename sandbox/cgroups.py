@@ -31,7 +31,8 @@ def limits_of(pid: int, proc: Path = PROC) -> Limits:
 
 def folders_of(pid: int, proc: Path = PROC) -> dict[str, tuple[Path, Path]]:
     """For `memory`, `pids` and `cpu`: the mount of its hierarchy, and the folder of `pid` below it."""
-    mounts = proc_files.parse_mountinfo((proc / "self/mountinfo").read_text())
+    lines = (proc / "self/mountinfo").read_text().splitlines()
+    mounts = proc_files.parse_mountinfo("\n".join(line for line in lines if " - cgroup" in line))
     found: dict[str, tuple[Path, Path]] = {}
     for row in proc_files.parse_cgroup((proc / str(pid) / "cgroup").read_text()):
         for mount in mounts:

@@ -55,6 +55,8 @@ from sandbox.runner_spare import SpareRunners
 from sandbox.scratch import ScratchPool
 from sandbox.seccomp import engine_profile
 
+REFILL_AFTER_S: Final = 0.2
+"""Formatting volumes and starting interpreters would take the CPU from the job's first instructions."""
 GATE_FOLDER: Final = "gate"
 BUSYBOX: Final = "busybox"
 SCRIPT: Final = "gate.sh"
@@ -169,9 +171,9 @@ class DockerSandbox:
     def start(self, sandbox: SandboxId, order: LaunchOrder) -> None:
         """Open the gate; a runner that finds a deadline past refuses, and `wait` tells how it ended."""
         RunnerLink(order.state_dir).open()
-        self._volumes.refill_soon()
-        with contextlib.suppress(RuntimeError):  # closed meanwhile
-            self._helpers.submit(self._runners.refill)
+        later = threading.Timer(REFILL_AFTER_S, self._refill)
+        later.daemon = True
+        later.start()
 
     def wait(self, sandbox: SandboxId, order: LaunchOrder, timeout_s: float | None) -> Exit | None:
         """How it ended, as its runner measured it; None if it still runs when the time is up."""
@@ -252,6 +254,12 @@ class DockerSandbox:
             image = admit(order.image_reference, self._present(order.image_reference), os.uname().machine)
             self._images[order.image_reference] = image
         return image
+
+    def _refill(self) -> None:
+        """Get ready for the next start, once this one needs the machine no more."""
+        self._volumes.refill_soon()
+        with contextlib.suppress(RuntimeError):  # closed meanwhile
+            self._helpers.submit(self._runners.refill)
 
     def _present(self, reference: str) -> dict[str, Any]:
         """The engine's inspect of the image, which is pulled if it is not here and a registry is named."""

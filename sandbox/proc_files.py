@@ -129,6 +129,8 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _plain(path: str) -> str:
     """Undo the kernel's octal escapes of space, tab, newline and backslash."""
+    if "\\" not in path:
+        return path
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), path)
 
 
