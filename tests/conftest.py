@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.exc import DBAPIError
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that `services` and the builders can be imported without packages
 
@@ -36,7 +38,7 @@ def postgres_template() -> Iterator[str]:
     migrate(engine)
     engine.dispose()
     yield name
-    _administer(url, f'DROP DATABASE "{name}"')
+    _drop(url, name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -51,7 +53,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     url, name = services.need_postgres(), f"corral_test_{secrets.token_hex(6)}"
     _administer(url, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     yield _with_database(url, name)
-    _administer(url, f'DROP DATABASE "{name}" WITH (FORCE)')
+    _drop(url, name)
 
 
 @pytest.fixture
@@ -66,8 +68,19 @@ def _with_database(url: str, name: str) -> str:
     return make_url(url).set(database=name).render_as_string(hide_password=False)
 
 
+def _drop(url: str, name: str) -> None:
+    """Remove the database. PostgreSQL's own clean-up may be in it for a moment, and only a superuser could end that."""
+    for attempt in Retrying(
+        retry=retry_if_exception_type(DBAPIError), wait=wait_fixed(0.2), stop=stop_after_delay(30), reraise=True
+    ):
+        with attempt:
+            _administer(url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
 def _administer(url: str, statement: str) -> None:
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+    finally:
+        engine.dispose()

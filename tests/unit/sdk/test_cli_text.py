@@ -33,6 +33,13 @@ def test_what_is_printable_is_left_alone(text):
     assert plain(text) == text
 
 
+@pytest.fixture
+def no_width(monkeypatch):
+    """Nobody said how wide a line may be."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.mark.usefixtures("no_width")
 def test_a_table_shows_markup_and_escapes_as_text(capsys):
     print_table(("A", "B"), [(NASTY, "2")])
     print_fields([("name", NASTY), ("empty", "")])
@@ -43,6 +50,7 @@ def test_a_table_shows_markup_and_escapes_as_text(capsys):
     assert "empty" not in shown
 
 
+@pytest.mark.usefixtures("no_width")
 def test_a_file_gets_lines_without_trailing_blanks(capsys):
     print_table(("A", "B", ""), [("long", "字", ""), ("", "2", "end")])
     print_fields([("name", "x"), ("longer name", "y" * 300)])
