@@ -9,6 +9,7 @@ import signal
 import socket
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -45,9 +46,9 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             self.changed.notify_all()
 
     def end(self, code: int, **changes: Any) -> None:
-        self.become(
-            Status="exited", Running=False, ExitCode=code, FinishedAt="2001-01-01T00:00:00.123456789Z", **changes
-        )
+        seconds, rest = divmod(time.time_ns(), 10**9)
+        finished = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:09d}Z"
+        self.become(Status="exited", Running=False, ExitCode=code, FinishedAt=finished, **changes)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self.connections.append(request)
