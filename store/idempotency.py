@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, update
+from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session, col
@@ -12,7 +12,7 @@ from store.clock import now_us
 from store.tables import Idempotency
 
 KEPT_US = 7 * 86_400 * 10**6
-"""A key may be used for something else after this long, and `forget` removes it."""
+"""For so long a repeated request gets its first answer; then the sweeper removes it, and the key is free again."""
 SECRET = b""
 """Kept in the place of an answer that held a secret."""
 
@@ -78,8 +78,3 @@ def keep(session: Session, asked: Asked, answer: Answer) -> None:
         .where(col(Idempotency.caller) == asked.caller, col(Idempotency.key) == asked.key)
         .values(status=answer.status, answer=answer.body)
     )
-
-
-def forget(session: Session) -> None:
-    """Remove the answers that are older than they are kept."""
-    session.execute(delete(Idempotency).where(col(Idempotency.created_us) < now_us(session) - KEPT_US))

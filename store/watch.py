@@ -9,10 +9,9 @@ from sqlmodel import Session, col, select
 from domain.ids import AttemptId, Fence, JobId, NodeId
 from domain.states import AttemptState
 from store.clock import now_us
+from store.idempotency import KEPT_US
 from store.tables import Attempt, Idempotency, Job, JoinToken, Node
 
-IDEMPOTENCY_KEPT_US = 24 * 3_600_000_000
-"""For so long a repeated request gets its first answer again."""
 JOIN_TOKEN_KEPT_US = 24 * 3_600_000_000
 """Kept after it expired, so that an admin can see what became of it."""
 
@@ -72,6 +71,6 @@ def node_beats(session: Session) -> Sequence[NodeBeat]:
 def prune(session: Session) -> int:
     """Delete answers and join tokens that nobody can use any more. How many there were."""
     now = now_us(session)
-    answers = session.execute(delete(Idempotency).where(col(Idempotency.created_us) < now - IDEMPOTENCY_KEPT_US))
+    answers = session.execute(delete(Idempotency).where(col(Idempotency.created_us) < now - KEPT_US))
     tokens = session.execute(delete(JoinToken).where(col(JoinToken.expires_us) < now - JOIN_TOKEN_KEPT_US))
     return int(answers.rowcount + tokens.rowcount)  # type: ignore[attr-defined]
