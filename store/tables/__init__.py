@@ -1,0 +1,29 @@
+"""The tables. Times are microseconds since the epoch, UTC; money is micro-units; shares are thousandths of a GPU."""
+
+from store.tables.accounts import ApiKey, Quota, Tenant
+from store.tables.books import Allocation, LedgerEntry, Price
+from store.tables.cluster import Gpu, Image, JoinToken, Node
+from store.tables.files import Artifact, StoredInput
+from store.tables.jobs import Attempt, Job, JobInput
+from store.tables.service import Event, Idempotency, Leader
+
+__all__ = [
+    "Allocation",
+    "ApiKey",
+    "Artifact",
+    "Attempt",
+    "Event",
+    "Gpu",
+    "Idempotency",
+    "Image",
+    "Job",
+    "JobInput",
+    "JoinToken",
+    "Leader",
+    "LedgerEntry",
+    "Node",
+    "Price",
+    "Quota",
+    "StoredInput",
+    "Tenant",
+]
