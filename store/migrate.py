@@ -17,13 +17,12 @@ LOCK_KEY = 0x636F7272616C
 
 def migrate(engine: Engine) -> None:
     """Run what has not run yet. Safe to call from several processes at once."""
-    with engine.connect().execution_options(**{WRITES: True}) as connection:
+    with engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
         config = _config()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-        connection.commit()
 
 
 def is_current(engine: Engine) -> bool:
