@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from domain.errors import (
+    Away,
     Conflict,
     CorralError,
     Forbidden,
@@ -38,6 +39,7 @@ STATUSES: Mapping[type[CorralError], int] = {
     QuotaExceeded: 403,  # not 429: asking again soon would not help
     TooLarge: 413,
     Limit: 429,
+    Away: 503,
 }
 """By the nearest class of the error."""
 CODES = {
@@ -120,7 +122,7 @@ def _refusal(error: CorralError) -> Response:
     status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
     errors = [{"size_bytes": str(error.size_bytes)}] if isinstance(error, LogGap) else []
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    return problem(status, error.code, safe(str(error)), error.help, errors, headers, retry=status == 429)
+    return problem(status, error.code, safe(str(error)), error.help, errors, headers, retry=status in (429, 503))
 
 
 def _invalid(errors: Sequence[Any]) -> Response:

@@ -1,5 +1,7 @@
 """What an API process can be told, from the environment (`CORRAL_…`) or by whoever composes it."""
 
+from pathlib import Path
+
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -12,6 +14,11 @@ class ApiSettings(BaseSettings):
     redis_url: str
     storage_url: str
     """Where inputs, logs and artifacts live, as fsspec writes it: `file:///var/lib/corral/storage`."""
+
+    secrets_key_file: Path | None = None
+    """Master keys under which secrets are kept, as `corrald keys new secrets` makes them."""
+    secrets_kms_command: str | None = None
+    """A program that wraps keys instead; see docs/secrets.md. With neither, nothing secret is taken."""
 
     json_bytes_max: int = 2 * 2**20
     """Largest JSON body: a command and an environment at their bounds, written with escapes, fit in."""

@@ -92,6 +92,10 @@ class Home:
         return f"file://{self.storage_dir}"
 
     @property
+    def secrets_key_file(self) -> Path:
+        return self.control_dir / "secrets.key"
+
+    @property
     def redis_socket(self) -> Path:
         return self.control_dir / "valkey.sock"
 

@@ -19,6 +19,7 @@ from api.settings import ApiSettings
 from control.settings import ControlSettings
 from corrald import demo as demo_command
 from corrald import doctor as doctor_command
+from corrald import keys
 from corrald.first_start import new_admin_key, prepare_database
 from corrald.home import Home
 from corrald.refusals import Refusal, explained
@@ -42,6 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Runs Corral's services.",
 )
+app.add_typer(keys.app, name="keys")
 console = Console(soft_wrap=True)
 
 HomeOption = Annotated[

@@ -8,6 +8,7 @@ from pydantic_settings import SettingsError
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from corrald.home import HomeUnusable
+from store.master_keys import BadKeyFile
 from worker.service import CannotServe
 
 SETTINGS = "Settings"
@@ -27,7 +28,7 @@ def explained() -> Iterator[None]:
     """
     try:
         yield
-    except (CannotServe, HomeUnusable, SettingsError) as error:
+    except (BadKeyFile, CannotServe, HomeUnusable, SettingsError) as error:
         raise Refusal(str(error)) from error
     except ValidationError as error:
         if not error.title.endswith(SETTINGS):

@@ -1,5 +1,6 @@
 """`corrald up`: API, control and a worker, each a process; on SQLite and a private Valkey unless told otherwise."""
 
+import os
 import signal
 import socket
 import urllib.request
@@ -14,6 +15,7 @@ from corrald.home import Home
 from corrald.supervisor import Child, Supervisor, python_child
 from corrald.valkey import private_server
 from store.engine import open_engine
+from store.master_keys import add_key
 from worker import credential
 
 
@@ -78,6 +80,8 @@ def running(
         supervisor = Supervisor(settings.home.logs_dir)
         arm(supervisor)
         try:
+            if not settings.home.secrets_key_file.exists():
+                add_key(settings.home.secrets_key_file)
             first = prepare_database(engine)
             if first.admin_key:
                 tell_key(first.admin_key)
@@ -100,6 +104,7 @@ def _children(settings: UpSettings, database_url: str, new_join_token: Callable[
         "CORRAL_DATABASE_URL": database_url,
         "CORRAL_REDIS_URL": redis_url,
         "CORRAL_STORAGE_URL": home.storage_url,
+        "CORRAL_SECRETS_KEY_FILE": os.environ.get("CORRAL_SECRETS_KEY_FILE") or str(home.secrets_key_file),
     }
     children = [] if settings.redis_url else [_fresh_valkey(home.redis_socket)]
     address = ("--host", settings.host, "--port", str(settings.port))
@@ -128,8 +133,10 @@ def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], s
 
 
 def _without_database() -> Mapping[str, str]:
-    """A worker holds no database credential, even where its parent has one in its environment."""
-    return {"CORRAL_DATABASE_URL": "", "CORRAL_TEST_POSTGRES_URL": ""}
+    """A worker holds no credential of the control plane, even where its parent has one in its environment."""
+    return dict.fromkeys(
+        ("CORRAL_DATABASE_URL", "CORRAL_TEST_POSTGRES_URL", "CORRAL_SECRETS_KEY_FILE", "CORRAL_SECRETS_KMS_COMMAND"), ""
+    )
 
 
 def _fresh_valkey(path: Path) -> Child:

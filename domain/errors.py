@@ -12,7 +12,13 @@ CorralError
 │   ├── StaleLeader        a newer leader has taken over
 │   ├── KeyReused          one idempotency key, two different bodies
 │   ├── ShownOnce          a replay of an answer that held a secret
-│   └── LogGap             a piece of a log that begins beyond what is held
+│   ├── LogGap             a piece of a log that begins beyond what is held
+│   ├── NoSealingKey       nothing secret can be kept: the server has no key for it
+│   ├── CannotUnseal       what was sealed does not open
+│   └── SecretGone         a secret that a job names was deleted
+├── Away                   something that Corral needs does not answer: asking again may help
+│   ├── SealingAway        the program that wraps keys
+│   └── StorageAway        where inputs, logs and artifacts lie
 └── Limit
     ├── QuotaExceeded      the tenant has no room left
     │   └── BeyondQuota    a rule of the quota excludes it, however long it waits
@@ -111,6 +117,48 @@ class LogGap(Conflict):
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"the log is held up to byte {size_bytes}", "send from there")
         self.size_bytes = size_bytes
+
+
+class NoSealingKey(Conflict):
+    code = "no_sealing_key"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this server has no key under which secrets are kept",
+            "an admin sets CORRAL_SECRETS_KEY_FILE (corrald keys new secrets makes one) or CORRAL_SECRETS_KMS_COMMAND",
+        )
+
+
+class CannotUnseal(Conflict):
+    code = "cannot_unseal"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "set the secret again; an admin can bring back the master key that it was kept under")
+
+
+class SecretGone(Conflict):
+    code = "secret_gone"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the secret {name} was deleted", "set it again: corral secrets set NAME")
+
+
+class Away(CorralError):
+    code = "unavailable"
+
+
+class SealingAway(Away):
+    code = "sealing_away"
+
+    def __init__(self) -> None:
+        super().__init__("the program that wraps the keys of secrets does not do so now", "try again")
+
+
+class StorageAway(Away):
+    code = "storage_away"
+
+    def __init__(self) -> None:
+        super().__init__("the storage of inputs, logs and artifacts does not answer", "try again")
 
 
 class Limit(CorralError):

@@ -5,6 +5,7 @@ from store.tables.books import Allocation, LedgerEntry, Price
 from store.tables.cluster import Gpu, Image, JoinToken, Node
 from store.tables.files import Artifact, StoredInput
 from store.tables.jobs import Attempt, Job, JobInput
+from store.tables.secrets import Secret
 from store.tables.service import Event, Idempotency, Leader
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Node",
     "Price",
     "Quota",
+    "Secret",
     "StoredInput",
     "Tenant",
 ]

@@ -1,0 +1,54 @@
+"""`corrald keys`: the platform's own keys, made and rotated by its operator."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from corrald.home import Home
+from corrald.refusals import Refusal
+from domain.errors import CorralError
+from store.engine import open_engine
+from store.master_keys import add_key, master_keys
+from store.rewrapping import rewrap_all
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make and rotate the platform's own keys.")
+new = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make a key.")
+rotate = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bring what is kept under the newest key.")
+app.add_typer(new, name="new")
+app.add_typer(rotate, name="rotate")
+
+HomeOption = Annotated[Path | None, typer.Option("--home", help="Folder of corrald up.", show_default=False)]
+FileOption = Annotated[
+    Path | None, typer.Option("--file", envvar="CORRAL_SECRETS_KEY_FILE", help="The file of master keys.")
+]
+
+
+@new.command("secrets")
+def new_secrets_key(home: HomeOption = None, file: FileOption = None) -> None:
+    """Add a master key to the file; the newest seals from now on, and the others still open what they sealed."""
+    path = _file(home, file)
+    print(f"master key {add_key(path)} is the newest of {path}; run: corrald keys rotate secrets")
+
+
+@rotate.command("secrets")
+def rotate_secrets_keys(
+    home: HomeOption = None,
+    file: FileOption = None,
+    kms_command: Annotated[str | None, typer.Option(envvar="CORRAL_SECRETS_KMS_COMMAND")] = None,
+    database_url: Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL")] = None,
+) -> None:
+    """Wrap everything that is sealed by the newest master key; then older ones may be taken out of the file."""
+    place = Home.default() if home is None else Home(home.absolute())
+    engine = open_engine(database_url or place.database_url)
+    try:
+        count = rewrap_all(engine, master_keys(_file(home, file), kms_command))
+    except CorralError as error:
+        raise Refusal(f"{error}; what was done before stays done, and the rest can be tried again") from error
+    finally:
+        engine.dispose()
+    print(f"{count} sealed values are under the newest master key now")
+
+
+def _file(home: Path | None, file: Path | None) -> Path:
+    return file or (Home.default() if home is None else Home(home.absolute())).secrets_key_file
