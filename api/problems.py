@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from domain.errors import (
     Away,
+    BatchRefused,
     Conflict,
     CorralError,
     Forbidden,
@@ -120,9 +121,19 @@ async def _handle(_request: Request, error: Exception) -> Response:
 
 def _refusal(error: CorralError) -> Response:
     status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
-    errors = [{"size_bytes": str(error.size_bytes)}] if isinstance(error, LogGap) else []
+    errors = _places(error)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return problem(status, error.code, safe(str(error)), error.help, errors, headers, retry=status in (429, 503))
+
+
+def _places(error: CorralError) -> list[dict[str, str]]:
+    """What a program needs of a refusal, beside its code."""
+    if isinstance(error, LogGap):
+        return [{"size_bytes": str(error.size_bytes)}]
+    if isinstance(error, BatchRefused):
+        first = sorted(error.refused.items())[:ERRORS_MAX]
+        return [{"where": f"jobs.{n}", "code": each.code, "why": safe(str(each))} for n, each in first]
+    return []
 
 
 def _invalid(errors: Sequence[Any]) -> Response:

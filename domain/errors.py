@@ -6,6 +6,7 @@ CorralError
 ├── Forbidden              the key's role does not reach that far
 │   └── TenantSuspended     the tenant, or one above it, is suspended: it may read and cancel, no more
 ├── Invalid                the request contradicts itself or the catalogue
+│   └── BatchRefused        one of several jobs is refused, and so are all
 ├── Conflict
 │   ├── InvalidTransition  the state does not admit the event
 │   ├── StaleFence         a newer attempt holds the right to write
@@ -24,6 +25,8 @@ CorralError
     │   └── BeyondQuota    a rule of the quota excludes it, however long it waits
     └── TooLarge           a body or a file over its cap
 """
+
+from collections.abc import Mapping
 
 
 class CorralError(Exception):
@@ -67,6 +70,15 @@ class TenantSuspended(Forbidden):
 
 class Invalid(CorralError):
     code = "invalid"
+
+
+class BatchRefused(Invalid):
+    code = "batch_refused"
+
+    def __init__(self, refused: Mapping[int, CorralError]) -> None:
+        super().__init__(f"{len(refused)} of the jobs are refused, so none is queued", "see errors for which and why")
+        self.refused = refused
+        """By place in the batch, from 0."""
 
 
 class Conflict(CorralError):

@@ -1,6 +1,7 @@
 """What happened, written in the transaction in which it happened."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import insert
@@ -11,6 +12,21 @@ from store.clock import now_us
 from store.tables import Event
 
 _ADD = insert(table_of(Event))
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that happened. `text` is a sentence for the tenant; nothing of other tenants belongs in it."""
+
+    what: str
+    tenant_id: str | None = None
+    job_id: str | None = None
+    attempt_id: str | None = None
+    node_id: str | None = None
+    gpu_id: str | None = None
+    fence: int | None = None
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 def record(
@@ -26,19 +42,27 @@ def record(
     text: str = "",
     data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add an event. `text` is a sentence for the tenant; nothing of other tenants belongs in it."""
-    session.connection().execute(
-        _ADD,
-        {
-            "at_us": now_us(session),
-            "what": what,
-            "tenant_id": tenant_id,
-            "job_id": job_id,
-            "attempt_id": attempt_id,
-            "node_id": node_id,
-            "gpu_id": gpu_id,
-            "fence": fence,
-            "text": text,
-            "data": dict(data or {}),
-        },
-    )
+    """Add an event; see `Happened`."""
+    one = Happened(what, tenant_id, job_id, attempt_id, node_id, gpu_id, fence, text, dict(data or {}))
+    record_all(session, [one], now_us(session))
+
+
+def record_all(session: Session, happened: Sequence[Happened], at_us: int) -> None:
+    """Add events of one moment, in one statement."""
+    if happened:
+        session.connection().execute(_ADD, [_row(each, at_us) for each in happened])
+
+
+def _row(happened: Happened, at_us: int) -> Mapping[str, Any]:
+    return {
+        "at_us": at_us,
+        "what": happened.what,
+        "tenant_id": happened.tenant_id,
+        "job_id": happened.job_id,
+        "attempt_id": happened.attempt_id,
+        "node_id": happened.node_id,
+        "gpu_id": happened.gpu_id,
+        "fence": happened.fence,
+        "text": happened.text,
+        "data": happened.data,
+    }

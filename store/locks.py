@@ -38,6 +38,11 @@ def tree(session: Session, tenant_id: str) -> tuple[TenantId, ...]:
     return known[tenant_id]
 
 
+def remember_tree(session: Session, tenant_id: str, path: Iterable[TenantId]) -> None:
+    """Somebody read the tenant's way to the root already: the root first, itself last."""
+    session.info.setdefault("trees", {})[tenant_id] = tuple(path)
+
+
 def lock_nodes(session: Session, node_ids: Iterable[str]) -> None:
     """Hold the rows of these nodes until the transaction's end."""
     if _locks_by_itself(session):

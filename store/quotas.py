@@ -26,8 +26,11 @@ _EVERYTHING = (_QUOTA.c.tenant_id == bindparam("of")) & (_QUOTA.c.model == ANY_M
 _OF_MODEL = (_QUOTA.c.tenant_id == bindparam("of")) & (_QUOTA.c.model == bindparam("which"))
 _QUEUE = (
     update(_QUOTA)
-    .where(_EVERYTHING, or_(_QUOTA.c.most_queued.is_(None), _QUOTA.c.queued_used < _QUOTA.c.most_queued))
-    .values(queued_used=_QUOTA.c.queued_used + 1)
+    .where(
+        _EVERYTHING,
+        or_(_QUOTA.c.most_queued.is_(None), _QUOTA.c.queued_used + bindparam("count") <= _QUOTA.c.most_queued),
+    )
+    .values(queued_used=_QUOTA.c.queued_used + bindparam("count"))
 )
 _RUN = (
     update(_QUOTA)
@@ -106,16 +109,15 @@ def set_quota(session: Session, tenant_id: str, rules: QuotaRules) -> None:
     )
 
 
-def take_queue_slot(session: Session, tenant_id: str) -> None:
-    """Count a new job as queued, for its tenant and all above.
+def add_queued(session: Session, counts: Mapping[str, int]) -> None:
+    """Count so many new jobs as queued of each of these tenants: those who own them and all above, already locked.
 
     Raises:
-        QuotaExceeded: somebody in the tree has as many queued jobs as it may.
+        QuotaExceeded: one of them has no room for so many.
     """
-    lock_quotas(session, [tenant_id])
-    for each in tree(session, tenant_id):
-        if not _has_grown(session, _QUEUE, of=each):
-            raise QuotaExceeded("queued jobs", 1, 0)
+    for tenant_id, count in counts.items():
+        if not _has_grown(session, _QUEUE, of=tenant_id, count=count):
+            raise QuotaExceeded("queued jobs", count, 0)
 
 
 def leave_queue(session: Session, tenant_id: str) -> None:

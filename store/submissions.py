@@ -1,23 +1,30 @@
-"""A new job: checked against the catalogue and the quotas, and queued, in one transaction."""
+"""New jobs: checked against the catalogue and the quotas, and queued. Many orders go into one transaction.
+
+What the orders need is read once for all of them, and what they become is written in a statement for each table. An
+order that is refused leaves no trace, and does not touch the others.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlalchemy import insert
+from sqlmodel import Session
 
-from domain.errors import BeyondQuota, Invalid, TenantSuspended
-from domain.ids import TenantId
-from domain.levels import ImageKind, Level, runs_at
-from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU
+from domain.admission import CatalogueImage, Wish, check
+from domain.errors import BatchRefused, CorralError, Invalid, TenantSuspended
+from domain.ids import Instant, TenantId
+from domain.levels import Level
 from domain.states import JobState
+from store.admission import TenantFacts, admitted_images, devices, held_inputs, lock_tenants
+from store.base import table_of
 from store.clock import now_us
-from store.events import record
+from store.events import Happened, record_all
 from store.ids import new_id
-from store.keys import is_suspended
-from store.locks import tree
-from store.quotas import take_queue_slot
-from store.tables import Gpu, Image, Job, JobInput, Quota, StoredInput, Tenant
+from store.quotas import add_queued
+from store.tables import Job, JobInput
+
+_ADD_JOBS, _ADD_INPUTS = insert(table_of(Job)), insert(table_of(JobInput))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,147 +53,184 @@ class Submission:
     inputs: Sequence[str]
 
 
-def submit(session: Session, tenant_id: TenantId, asked: Submission) -> Job:
-    """Queue the job.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Jobs of one tenant that are queued all together, or not at all."""
 
-    Raises:
-        TenantSuspended: the tenant or one above it is.
-        Invalid: the image or an input is not there, or the image cannot be run at the level asked for.
-        BeyondQuota: a quota in the tree excludes such a job, now and later.
-        QuotaExceeded: the queue is full.
+    tenant_id: TenantId
+    jobs: Sequence[Submission]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A job that was queued now."""
+
+    job_id: str
+    tenant_id: TenantId
+    submitted_us: Instant
+
+
+@dataclass(slots=True)
+class _Written:
+    """Rows to be written, of all orders together."""
+
+    jobs: list[Mapping[str, Any]] = field(default_factory=list)
+    inputs: list[Mapping[str, Any]] = field(default_factory=list)
+    wishes: list[tuple[str, TenantId, Submission]] = field(default_factory=list)
+
+
+def submit(session: Session, orders: Sequence[Order]) -> list[Sequence[Queued] | CorralError]:
+    """Queue what may be queued; of each order, its jobs or why it was refused.
+
+    The refusals: `TenantSuspended` if the tenant or one above it is; `Invalid` if the image or an input is not there,
+    or the image cannot be run at the level asked for; `BeyondQuota` if a quota in the tree excludes such a job, now and
+    later; `QuotaExceeded` if a queue is full; `BatchRefused` with the places of these in an order of several.
     """
-    tenant = session.get(Tenant, tenant_id)
+    tenants, room = lock_tenants(session, {order.tenant_id for order in orders})
+    images = admitted_images(session, {job.image for order in orders for job in order.jobs})
+    held = held_inputs(
+        session, {(order.tenant_id, each) for order in orders for job in order.jobs for each in job.inputs}
+    )
+    now = now_us(session)
+    written = _Written()
+    outcomes: list[Sequence[Queued] | CorralError] = []
+    for order in orders:
+        try:
+            tenant = _active(tenants, order.tenant_id)
+            admitted = _all_admitted(order, tenant, images, held)
+            room.take(tenant.path, len(order.jobs))
+        except CorralError as refusal:
+            outcomes.append(refusal)
+        else:
+            outcomes.append([_place(written, order.tenant_id, *each, now) for each in admitted])
+    if written.jobs:
+        add_queued(session, room.taken)
+        _write(session, written, now)
+    return outcomes
+
+
+def _active(tenants: Mapping[str, TenantFacts], tenant_id: TenantId) -> TenantFacts:
+    tenant = tenants.get(tenant_id)
     if tenant is None:
         raise Invalid("there is no such tenant")
-    if is_suspended(session, tenant_id):
+    if tenant.is_suspended:
         raise TenantSuspended
-    image = _admitted_image(session, asked.image)
-    least = asked.least_level or Level(tenant.default_isolation)
-    time_limit_us = asked.time_limit_us or tenant.default_time_limit_us
-    _check_level(image, least)
-    _check_inputs(session, tenant_id, asked.inputs)
-    for each in tree(session, tenant_id):
-        _check_quota(session, each, asked, image, least, time_limit_us)
-    take_queue_slot(session, tenant_id)
-    job = _job(session, tenant_id, asked, image, least, time_limit_us)
-    record(session, "submitted", tenant_id=tenant_id, job_id=job.id, text="the job was queued")
-    _warn_of_no_device(session, job)
-    return job
+    return tenant
 
 
-def _admitted_image(session: Session, name: str) -> Image:
-    image = session.get(Image, name)
-    if image is None or image.state != "admitted":
-        raise Invalid(f"there is no image {name} in the catalogue", "see GET /v1/images")
-    return image
+_Admitted = tuple[Submission, CatalogueImage, Wish]
 
 
-def _check_level(image: Image, least: Level) -> None:
-    if not any(_may_run(image, level, least) for level in Level):
-        where = "process only" if image.kind == ImageKind.HOST else "container and above only"
-        raise Invalid(
-            f"image {image.name} runs at the level {where}, and {least} was asked for",
-            'ask for "isolation": "process", or another image' if image.kind == ImageKind.HOST else "",
-        )
+def _all_admitted(
+    order: Order, tenant: TenantFacts, images: Mapping[str, CatalogueImage], held: set[tuple[str, str]]
+) -> list[_Admitted]:
+    """Every job of the order.
+
+    Raises:
+        CorralError: why its one job is refused, or, of several, which are and why.
+    """
+    admitted: list[_Admitted] = []
+    refused: dict[int, CorralError] = {}
+    for place, job in enumerate(order.jobs):
+        try:
+            admitted.append(_admitted(job, order.tenant_id, tenant, images, held))
+        except CorralError as refusal:
+            refused[place] = refusal
+    if refused and len(order.jobs) == 1:
+        raise refused[0]
+    if refused:
+        raise BatchRefused(refused)
+    return admitted
 
 
-def _may_run(image: Image, level: Level, least: Level) -> bool:
-    return level.strength >= least.strength and runs_at(ImageKind(image.kind), level)
+def _admitted(
+    job: Submission,
+    tenant_id: TenantId,
+    tenant: TenantFacts,
+    images: Mapping[str, CatalogueImage],
+    held: set[tuple[str, str]],
+) -> _Admitted:
+    image = images.get(job.image)
+    if image is None:
+        raise Invalid(f"there is no image {job.image} in the catalogue", "see GET /v1/images")
+    least = job.least_level or tenant.default_isolation
+    time_limit_us = job.time_limit_us or tenant.default_time_limit_us
+    wish = Wish(least, time_limit_us, job.priority, job.gpus, job.models)
+    check(wish, image, tenant.rules)
+    for sha256 in job.inputs:
+        if (tenant_id, sha256) not in held:
+            raise Invalid(f"there is no input {sha256}", "store it first with POST /v1/inputs")
+    return job, image, wish
 
 
-def _check_inputs(session: Session, tenant_id: TenantId, inputs: Sequence[str]) -> None:
-    if not inputs:
-        return
-    held = session.exec(
-        select(StoredInput.sha256).where(StoredInput.tenant_id == tenant_id, col(StoredInput.sha256).in_(inputs))
-    ).all()
-    for missing in set(inputs) - set(held):
-        raise Invalid(f"there is no input {missing}", "store it first with POST /v1/inputs")
+def _place(
+    written: _Written, tenant_id: TenantId, job: Submission, image: CatalogueImage, wish: Wish, now: Instant
+) -> Queued:
+    job_id = new_id("job")
+    written.jobs.append(_row(job_id, tenant_id, job, image, wish, now))
+    written.inputs.extend({"job_id": job_id, "position": n, "sha256": each} for n, each in enumerate(job.inputs))
+    written.wishes.append((job_id, tenant_id, job))
+    return Queued(job_id, tenant_id, now)
 
 
-def _check_quota(
-    session: Session, tenant_id: TenantId, asked: Submission, image: Image, least: Level, time_limit_us: int
-) -> None:
-    """One quota of the tree: whether a job like this could ever run under it."""
-    rows = {row.model: row for row in session.exec(select(Quota).where(Quota.tenant_id == tenant_id))}
-    rules = rows[ANY_MODEL]
-    if rules.longest_time_limit_us is not None and time_limit_us > rules.longest_time_limit_us:
-        most = _span_text(rules.longest_time_limit_us)
-        raise BeyondQuota(f"the time limit of {_span_text(time_limit_us)} is over the quota's {most}")
-    if rules.highest_priority is not None and asked.priority > rules.highest_priority:
-        raise BeyondQuota("the priority is over the highest that the quota allows")
-    if rules.images is not None and image.name not in rules.images:
-        raise BeyondQuota(f"the quota does not allow image {image.name}")
-    allowed = rules.isolation_levels
-    if allowed is not None and not any(_may_run(image, Level(level), least) for level in allowed):
-        raise BeyondQuota(f"the quota allows no isolation level at which this runs: it allows {', '.join(allowed)}")
-    if asked.gpus:
-        _check_gpus(rows, asked)
+def _write(session: Session, written: _Written, now: Instant) -> None:
+    session.connection().execute(_ADD_JOBS, written.jobs)
+    if written.inputs:
+        session.connection().execute(_ADD_INPUTS, written.inputs)
+    happened = [
+        Happened("submitted", tenant_id=tenant_id, job_id=job_id, text="the job was queued")
+        for job_id, tenant_id, _ in written.wishes
+    ]
+    record_all(session, [*happened, *_device_warnings(session, written.wishes)], now)
 
 
-def _check_gpus(rows: Mapping[str, Quota], asked: Submission) -> None:
-    """A job's devices are all of one model, so it fits if one of the accepted ones leaves enough."""
-    wanted = asked.gpus * WHOLE_GPU
-    bounds = [rows[ANY_MODEL].gpu_limit_milli]
-    if asked.models:
-        limits = [rows[model].gpu_limit_milli if model in rows else None for model in set(asked.models)]
-        bounds.append(None if None in limits else max(limit for limit in limits if limit is not None))
-    for bound in bounds:
-        if bound is not None and wanted > bound:
-            raise BeyondQuota(f"asked for {asked.gpus} GPUs at once, and the quota allows {bound // WHOLE_GPU}")
-
-
-def _span_text(us: int) -> str:
-    """A span in the largest unit that divides it: 604800 s are 7d."""
-    seconds = us // 10**6
-    unit, size = next(each for each in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)) if seconds % each[1] == 0)
-    return f"{seconds // size}{unit}"
-
-
-def _job(
-    session: Session, tenant_id: TenantId, asked: Submission, image: Image, least: Level, time_limit_us: int
-) -> Job:
-    job = Job(
-        id=new_id("job"),
-        tenant_id=tenant_id,
-        name=asked.name,
-        state=JobState.QUEUED,
-        spec=dict(asked.spec),
-        priority=asked.priority,
-        image_name=image.name,
-        image_kind=image.kind,
-        image_reference=image.reference,
-        min_cuda=image.min_cuda,
-        least_level=least,
-        time_limit_us=time_limit_us,
-        grace_us=asked.grace_us,
-        max_unreachable_us=asked.max_unreachable_us,
-        gpus=asked.gpus,
-        models=list(asked.models),
-        gpu_memory_min_bytes=asked.gpu_memory_min_bytes,
-        cpus_milli=asked.cpus_milli,
-        memory_bytes=asked.memory_bytes,
-        shm_bytes=asked.shm_bytes,
-        scratch_bytes=asked.scratch_bytes,
-        output_bytes=asked.output_bytes,
-        retry_limit=asked.retry_limit,
-        retry_on=list(asked.retry_on),
-        submitted_us=now_us(session),
-    )
-    session.add(job)
-    session.flush()
-    session.add_all(JobInput(job_id=job.id, position=n, sha256=sha256) for n, sha256 in enumerate(asked.inputs))
-    session.flush()
-    return job
-
-
-def _warn_of_no_device(session: Session, job: Job) -> None:
+def _device_warnings(session: Session, wishes: Sequence[tuple[str, TenantId, Submission]]) -> list[Happened]:
     """Not a refusal: a node that has such devices may join."""
-    if not job.gpus:
-        return
-    query = select(Gpu.id).where(Gpu.state != "absent", col(Gpu.memory_bytes) >= job.gpu_memory_min_bytes)
-    if job.models:
-        query = query.where(col(Gpu.model).in_(job.models))
-    if len(session.exec(query.limit(job.gpus)).all()) < job.gpus:
-        text = "no node known now has such devices; it waits until one joins"
-        record(session, "no_device_known", tenant_id=job.tenant_id, job_id=job.id, text=text)
+    with_gpus = [each for each in wishes if each[2].gpus]
+    if not with_gpus:
+        return []
+    known = devices(session)
+    text = "no node known now has such devices; it waits until one joins"
+    return [
+        Happened("no_device_known", tenant_id=tenant_id, job_id=job_id, text=text)
+        for job_id, tenant_id, job in with_gpus
+        if known.count(job.models, job.gpu_memory_min_bytes) < job.gpus
+    ]
+
+
+def _row(
+    job_id: str, tenant_id: TenantId, job: Submission, image: CatalogueImage, wish: Wish, now: Instant
+) -> Mapping[str, Any]:
+    return {
+        "id": job_id,
+        "tenant_id": tenant_id,
+        "name": job.name,
+        "state": JobState.QUEUED.value,
+        "spec": job.spec,
+        "priority": job.priority,
+        "image_name": image.name,
+        "image_kind": image.kind.value,
+        "image_reference": image.reference,
+        "min_cuda": image.min_cuda,
+        "least_level": wish.least_level.value,
+        "time_limit_us": wish.time_limit_us,
+        "grace_us": job.grace_us,
+        "max_unreachable_us": job.max_unreachable_us,
+        "gpus": job.gpus,
+        "models": list(job.models),
+        "gpu_memory_min_bytes": job.gpu_memory_min_bytes,
+        "cpus_milli": job.cpus_milli,
+        "memory_bytes": job.memory_bytes,
+        "shm_bytes": job.shm_bytes,
+        "scratch_bytes": job.scratch_bytes,
+        "output_bytes": job.output_bytes,
+        "retry_limit": job.retry_limit,
+        "retry_on": list(job.retry_on),
+        "fence": 0,
+        "tries_by_tenant": 0,
+        "tries_by_platform": 0,
+        "not_before_us": 0,
+        "avoid_nodes": [],
+        "cancel_requested": False,
+        "submitted_us": now,
+    }

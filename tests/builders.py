@@ -11,8 +11,9 @@ from domain.scheduling.snapshot import Placement
 from domain.states import JobState
 from store.clock import now_us
 from store.ids import new_id
+from store.locks import lock_quotas, tree
 from store.nodes import hash_secret
-from store.quotas import QuotaRules, open_quota, set_quota, take_queue_slot
+from store.quotas import QuotaRules, add_queued, open_quota, set_quota
 from store.tables import Gpu, Image, Job, Node, Price, Tenant
 
 GIB = 2**30
@@ -73,7 +74,8 @@ def a_node(session: Session, name: str = "node-1", *, gpus: int = 8, model: str 
 
 
 def a_job(session: Session, tenant_id: str, *, gpus: int = 1, **more: Any) -> str:
-    take_queue_slot(session, tenant_id)
+    lock_quotas(session, [tenant_id])
+    add_queued(session, dict.fromkeys(tree(session, tenant_id), 1))
     values: dict[str, Any] = {
         "state": JobState.QUEUED,
         "spec": {},

@@ -7,6 +7,7 @@ from corral.cluster import Empty
 from corral.contract import Page
 from corral.jobs import AttemptView, EventView, JobSpec, JobView
 from fastapi import APIRouter, Query
+from sqlmodel import Session
 from starlette.responses import Response
 
 from api.after_commit import Tell
@@ -18,11 +19,13 @@ from api.paths import JobPath, TenantQuery
 from api.submission import submission
 from api.transactions import Reading, Writing
 from api.views.accounts import entry_view
-from api.views.jobs import attempt_view, event_view, job_view
+from api.views.jobs import attempt_view, event_view, job_view, queued_view
+from domain.errors import CorralError
 from store import jobs, requests
-from store.jobs import AttemptRecord, JobRecord, NumberedEvent
+from store.jobs import AttemptRecord, NumberedEvent
 from store.paging import Position
-from store.submissions import submit as submit_job
+from store.submissions import Order, Queued
+from store.submissions import submit as submit_jobs
 from store.tables import LedgerEntry
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -47,7 +50,7 @@ def submit(
     return once.create(
         session,
         body,
-        lambda: job_view(JobRecord(submit_job(session, owner, submission(body, settings.heartbeat_seconds)), 0, None)),
+        lambda: queued_view(body, _submitted(session, Order(owner, [submission(body, settings.heartbeat_seconds)]))),
     )
 
 
@@ -117,6 +120,13 @@ def release(job_id: JobPath, caller: ActiveCaller, session: Writing, tell: Tell,
     tell.changed(job_id)
     tell.wake()
     return job_view(jobs.show(session, caller.scope, job_id))
+
+
+def _submitted(session: Session, order: Order) -> Queued:
+    (outcome,) = submit_jobs(session, [order])
+    if isinstance(outcome, CorralError):
+        raise outcome
+    return outcome[0]
 
 
 def _attempt_position(row: AttemptRecord) -> Position:

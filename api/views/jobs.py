@@ -2,8 +2,12 @@
 
 from corral.jobs import ArtifactView, AttemptView, DeviceView, EventView, InputView, JobSpec, JobView, WaitReason
 
+from domain.states import JobState
 from store.jobs import AttemptRecord, JobRecord, NumberedEvent
+from store.submissions import Queued
 from store.tables import Artifact, Gpu, Job, StoredInput
+
+NOT_LOOKED_AT = WaitReason(code="not_looked_at_yet", text="the scheduler looks at it in its next pass")
 
 
 def job_view(record: JobRecord) -> JobView:
@@ -26,12 +30,31 @@ def job_view(record: JobRecord) -> JobView:
     )
 
 
+def queued_view(spec: JobSpec, queued: Queued) -> JobView:
+    """A job that was queued a moment ago."""
+    return JobView(
+        id=queued.job_id,
+        tenant_id=queued.tenant_id,
+        state=JobState.QUEUED,
+        reason=NOT_LOOKED_AT,
+        outcome=None,
+        exit_code=None,
+        error=None,
+        spec=spec,
+        submitted_at=queued.submitted_us,
+        started_at=None,
+        ended_at=None,
+        attempts=0,
+        attempt=None,
+    )
+
+
 def wait_reason(job: Job) -> WaitReason | None:
     """Why it waits, while it does."""
     if job.state not in ("queued", "held"):
         return None
     if job.reason_code is None:
-        return WaitReason(code="not_looked_at_yet", text="the scheduler looks at it in its next pass")
+        return NOT_LOOKED_AT
     return WaitReason(code=job.reason_code, text=job.reason_text or "", numbers=job.reason_numbers or {})
 
 

@@ -1,0 +1,156 @@
+"""What admitting jobs needs to know, read for many jobs at once, with the quotas locked."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import bindparam, func, literal, select
+from sqlmodel import Session
+
+from domain.admission import CatalogueImage, Rules
+from domain.errors import QuotaExceeded
+from domain.ids import TenantId
+from domain.levels import ImageKind, Level
+from domain.scheduling.snapshot import ANY_MODEL
+from store.base import table_of
+from store.locks import remember_tree
+from store.tables import Gpu, Image, Quota, StoredInput, Tenant
+
+_TENANT, _QUOTA, _IMAGE = table_of(Tenant), table_of(Quota), table_of(Image)
+_GPU, _INPUT = table_of(Gpu), table_of(StoredInput)
+
+_UP = (
+    select(_TENANT.c.id.label("leaf"), _TENANT.c.id, literal(0).label("steps"))
+    .where(_TENANT.c.id.in_(bindparam("of", expanding=True)))
+    .cte("up", recursive=True)
+)
+_UP = _UP.union_all(
+    select(_UP.c.leaf, _TENANT.c.parent_id, _UP.c.steps + 1)
+    .join(_TENANT, _TENANT.c.id == _UP.c.id)
+    .where(_TENANT.c.parent_id.is_not(None))
+)
+_TREE = select(
+    _UP.c.leaf, _UP.c.id, (func.max(_UP.c.steps).over(partition_by=_UP.c.leaf) - _UP.c.steps).label("depth")
+).cte("tree")
+_QUOTAS = (
+    select(
+        _TREE.c.leaf,
+        _TREE.c.depth,
+        _TENANT.c.state,
+        _TENANT.c.default_isolation,
+        _TENANT.c.default_time_limit_us,
+        _QUOTA,
+    )
+    .join(_TENANT, _TENANT.c.id == _TREE.c.id)
+    .join(_QUOTA, _QUOTA.c.tenant_id == _TREE.c.id)
+    .order_by(_TREE.c.depth, _QUOTA.c.tenant_id, _QUOTA.c.model != ANY_MODEL, _QUOTA.c.model)
+    .with_for_update(of=_QUOTA)
+)
+"""Whole trees in one statement; their quotas are locked in the order of `store.locks`. (SQLite needs no lock.)"""
+_IMAGES = select(_IMAGE.c.name, _IMAGE.c.kind, _IMAGE.c.reference, _IMAGE.c.min_cuda).where(
+    _IMAGE.c.name.in_(bindparam("names", expanding=True)), _IMAGE.c.state == "admitted"
+)
+_DEVICES = (
+    select(_GPU.c.model, _GPU.c.memory_bytes, func.count().label("number"))
+    .where(_GPU.c.state != "absent")
+    .group_by(_GPU.c.model, _GPU.c.memory_bytes)
+)
+_HELD = select(_INPUT.c.tenant_id, _INPUT.c.sha256).where(
+    _INPUT.c.tenant_id.in_(bindparam("of", expanding=True)), _INPUT.c.sha256.in_(bindparam("names", expanding=True))
+)
+
+
+@dataclass(slots=True)
+class TenantFacts:
+    """A tenant as admission sees it."""
+
+    default_isolation: Level
+    default_time_limit_us: int
+    path: list[TenantId] = field(default_factory=list)
+    """The root first, itself last."""
+    rules: list[Rules] = field(default_factory=list)
+    """Of each on the path."""
+    is_suspended: bool = False
+    """It, or one above it."""
+
+
+class QueueRoom:
+    """How many more jobs each tenant may have in its queue, and how many were taken."""
+
+    def __init__(self, left: Mapping[str, int | None]) -> None:
+        self._left = dict(left)
+        self.taken: dict[str, int] = {}
+
+    def take(self, path: Iterable[str], count: int) -> None:
+        """Count so many jobs more, for each on the path.
+
+        Raises:
+            QuotaExceeded: somebody on it has no room for all of them; none is counted.
+        """
+        tenants = tuple(path)
+        rooms = [left for each in tenants if (left := self._left[each]) is not None]
+        if rooms and count > min(rooms):
+            raise QuotaExceeded("queued jobs", count, max(0, min(rooms)))
+        for each in tenants:
+            left = self._left[each]
+            self._left[each] = None if left is None else left - count
+            self.taken[each] = self.taken.get(each, 0) + count
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices that the cluster has, by model and memory, whoever holds them."""
+
+    counts: Sequence[tuple[str, int, int]]
+
+    def count(self, models: Collection[str], memory_min_bytes: int) -> int:
+        """How many are of one of these models (of any, if none is named) and have so much memory."""
+        return sum(
+            count
+            for model, memory_bytes, count in self.counts
+            if memory_bytes >= memory_min_bytes and (not models or model in models)
+        )
+
+
+def lock_tenants(session: Session, tenant_ids: Collection[str]) -> tuple[dict[str, TenantFacts], QueueRoom]:
+    """What admission needs of these tenants, with their quotas and those above them locked. One unknown is left out."""
+    found: dict[str, TenantFacts] = {}
+    left: dict[str, int | None] = {}
+    rows = session.connection().execute(_QUOTAS, {"of": sorted(tenant_ids)}).all()
+    limits: dict[str, dict[str, int | None]] = {}
+    for row in rows:
+        limits.setdefault(row.tenant_id, {})[row.model] = row.gpu_limit_milli
+    for row in (row for row in rows if row.model == ANY_MODEL):
+        # rows come from the root down, so that the last of a leaf is the leaf's own
+        facts = found.setdefault(row.leaf, TenantFacts(Level.CONTAINER, 0))
+        facts.default_isolation, facts.default_time_limit_us = Level(row.default_isolation), row.default_time_limit_us
+        facts.path.append(TenantId(row.tenant_id))
+        facts.rules.append(_rules(row, limits[row.tenant_id]))
+        facts.is_suspended = facts.is_suspended or row.state != "active"
+        left[row.tenant_id] = None if row.most_queued is None else row.most_queued - row.queued_used
+    for tenant_id, facts in found.items():
+        remember_tree(session, tenant_id, facts.path)
+    return found, QueueRoom(left)
+
+
+def admitted_images(session: Session, names: Collection[str]) -> dict[str, CatalogueImage]:
+    """Those of the catalogue by these names that may be used now."""
+    rows = session.connection().execute(_IMAGES, {"names": sorted(names)})
+    return {row.name: CatalogueImage(row.name, ImageKind(row.kind), row.reference, row.min_cuda) for row in rows}
+
+
+def held_inputs(session: Session, wanted: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Those of the pairs of tenant and address that are stored."""
+    if not wanted:
+        return set()
+    values = {"of": sorted({each for each, _ in wanted}), "names": sorted({sha256 for _, sha256 in wanted})}
+    return {(row.tenant_id, row.sha256) for row in session.connection().execute(_HELD, values)}
+
+
+def devices(session: Session) -> Devices:
+    """The devices that the cluster has."""
+    return Devices([(row.model, row.memory_bytes, row.number) for row in session.connection().execute(_DEVICES)])
+
+
+def _rules(row: Any, limits: Mapping[str, int | None]) -> Rules:
+    return Rules(limits, row.longest_time_limit_us, row.highest_priority, row.images, row.isolation_levels)
