@@ -36,6 +36,7 @@ def facts(said: NodeFacts) -> Facts:
         level_reports=tuple(report.model_dump() for report in said.levels),
         labels=said.labels,
         devices=devices_seen(said.devices),
+        hints_password_sha256=said.hints_password_sha256,
     )
 
 

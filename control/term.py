@@ -9,8 +9,10 @@ from sqlalchemy import Engine
 from control.biller import LOOK_SECONDS, Biller
 from control.dispatcher import Dispatcher
 from control.metrics import Metrics
+from control.node_users import KEEP_SECONDS, NodeUserKeeper
 from control.sweeper import SWEEP_SECONDS, Sweeper
 from domain.errors import StaleLeader
+from hints.node_users import NodeUsers
 from hints.sender import Hints
 from hints.wake import WakeUp
 from store.health import DATABASE_AWAY
@@ -31,10 +33,13 @@ class Term:
         dispatcher = Dispatcher(engine, hints, epoch, metrics)
         sweeper = Sweeper(engine, hints, epoch)
         biller = Biller(engine, epoch)
+        self._node_users = NodeUsers(redis_url)
+        keeper = NodeUserKeeper(engine, self._node_users)
         self._threads = [
             self._start("dispatcher", lambda: dispatcher.serve_once(self._wake), 0),
             self._start("sweeper", sweeper.sweep, SWEEP_SECONDS),
             self._start("biller", biller.post_if_due, LOOK_SECONDS),
+            self._start("keeper of node users", keeper.keep, KEEP_SECONDS),
         ]
 
     @property
@@ -49,6 +54,7 @@ class Term:
         for thread in self._threads:
             thread.join()
         self._wake.close()
+        self._node_users.close()
 
     def _start(self, name: str, step: Callable[[], None], pause_seconds: float) -> threading.Thread:
         thread = threading.Thread(target=self._repeat, args=(name, step, pause_seconds), name=name, daemon=True)

@@ -35,6 +35,15 @@ COMMANDS = (
 """What Celery's consumer uses: the queue, the messages in its hands, and a mutex around their return."""
 
 
+USER_PREFIX = "corral.node."
+"""How the names of these users begin; no other user of the server may be named so."""
+
+
+def node_user(node_id: NodeId) -> str:
+    """The name of the node's user."""
+    return f"{USER_PREFIX}{node_id}"
+
+
 def node_rules(node_id: NodeId) -> tuple[str, ...]:
     """The rules for `ACL SETUSER`, after `on` and the password."""
     return ("resetkeys", f"~{node_prefix(node_id)}*", "resetchannels", "-@all", *(f"+{each}" for each in COMMANDS))

@@ -40,6 +40,7 @@ class Facts:
     level_reports: tuple[dict[str, Any], ...]
     labels: dict[str, str]
     devices: tuple[DeviceSeen, ...]
+    hints_password_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ def register(session: Session, node_id: str, facts: Facts) -> Node:
     node.scratch_bytes = facts.scratch_bytes
     node.levels, node.level_reports = list(facts.levels), [dict(report) for report in facts.level_reports]
     node.labels = dict(facts.labels)
+    node.hints_password_sha256 = facts.hints_password_sha256
     _show_life(session, node)
     see_devices(session, node.id, facts.devices)
     record(session, "node_registered", node_id=node.id, data={"levels": list(facts.levels)})

@@ -68,6 +68,16 @@ def node_beats(session: Session) -> Sequence[NodeBeat]:
     return [NodeBeat(NodeId(node_id), beat, reachable, state == "lost") for node_id, beat, reachable, state in rows]
 
 
+def hints_passwords(session: Session) -> dict[NodeId, str]:
+    """Of every node that may ask Redis for hints: the SHA-256 of its password, hex."""
+    rows = session.exec(
+        select(Node.id, Node.hints_password_sha256).where(
+            col(Node.hints_password_sha256).is_not(None), Node.state != "lost"
+        )
+    )
+    return {NodeId(node_id): password_hash for node_id, password_hash in rows if password_hash}
+
+
 def prune(session: Session) -> int:
     """Delete answers and join tokens that nobody can use any more. How many there were."""
     now = now_us(session)

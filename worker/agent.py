@@ -43,10 +43,12 @@ class Agent:
         api: ApiLink,
         boxes: Mapping[Level, Sandbox],
         devices: DeviceWatch,
+        hints_password_sha256: str | None = None,
     ) -> None:
         self._settings = settings
         self._boxes = boxes
         self._devices = devices
+        self._hints_password_sha256 = hints_password_sha256
         self._leaving = threading.Event()
         self._lock = threading.Lock()
         self._attempts: dict[AttemptId, Attempt] = {}
@@ -205,7 +207,8 @@ class Agent:
 
     def _facts(self) -> NodeFacts:
         devices = self._devices.reports(self._held_devices())
-        return node_facts(self._settings, self._devices.inventory, devices, self._levels.reports())
+        levels = self._levels.reports()
+        return node_facts(self._settings, self._devices.inventory, devices, levels, self._hints_password_sha256)
 
     def _problems(self) -> list[str]:
         return [*self._devices.inventory.problems, *self._orphans.problems()]

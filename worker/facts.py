@@ -15,7 +15,11 @@ RESERVE_PERCENT = 10
 
 
 def node_facts(
-    settings: WorkerSettings, inventory: Inventory, devices: list[DeviceReport], levels: list[LevelReport]
+    settings: WorkerSettings,
+    inventory: Inventory,
+    devices: list[DeviceReport],
+    levels: list[LevelReport],
+    hints_password_sha256: str | None = None,
 ) -> NodeFacts:
     """The facts of this moment; what the settings state goes before what is found."""
     found_memory = memory_total() * (100 - RESERVE_PERCENT) // 100
@@ -32,6 +36,7 @@ def node_facts(
         levels=levels,
         devices=devices,
         labels=settings.labels,
+        hints_password_sha256=hints_password_sha256,
     )
 
 

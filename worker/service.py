@@ -26,6 +26,7 @@ from worker.device_watch import DeviceWatch
 from worker.devices import Inventory
 from worker.facts import node_facts
 from worker.gpu_probe import GpuProbe
+from worker.hint_access import HintAccess
 from worker.hint_keeper import HintKeeper, HintSettings
 from worker.settings import WorkerSettings
 from worker.simulated import chosen_inventory, simulated_inventory
@@ -114,9 +115,11 @@ def device_watch(settings: WorkerSettings, node_name: str) -> DeviceWatch:
 def _serve(settings: WorkerSettings, credential: Credential, leaving: threading.Event) -> None:
     api = ApiLink(settings.api_url, credential.token)
     boxes = sandboxes(settings, credential.node_id)
-    agent = Agent(settings, credential, api, boxes, device_watch(settings, credential.node_name))
+    access = HintAccess.of(settings.redis_url, credential.node_id) if settings.redis_url else None
+    password_sha256 = access.password_sha256 if access else None
+    agent = Agent(settings, credential, api, boxes, device_watch(settings, credential.node_name), password_sha256)
     agent.start()
-    hints = _hints(settings, credential)
+    hints = _hints(settings, credential, access)
     try:
         leaving.wait()
     finally:
@@ -127,10 +130,10 @@ def _serve(settings: WorkerSettings, credential: Credential, leaving: threading.
         api.close()
 
 
-def _hints(settings: WorkerSettings, credential: Credential) -> HintKeeper | None:
-    if settings.redis_url is None:
+def _hints(settings: WorkerSettings, credential: Credential, access: HintAccess | None) -> HintKeeper | None:
+    if access is None:
         return None
-    keeper = HintKeeper(HintSettings(settings.redis_url, credential.node_id, settings.poke_socket))
+    keeper = HintKeeper(HintSettings(access.redis_url, credential.node_id, settings.poke_socket))
     keeper.start()
     return keeper
 

@@ -60,6 +60,8 @@ class NodeFacts(Request):
     levels: list[LevelReport] = Field(max_length=16)
     devices: list[DeviceReport] = Field(max_length=DEVICES_MAX)
     labels: dict[Name, str] = {}
+    hints_password_sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    """Of the password with which this worker will ask Redis for hints, until its next start."""
 
 
 class Registration(Request):

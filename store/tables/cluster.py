@@ -40,6 +40,8 @@ class Node(Row, table=True):
     memory_bytes_used: int = big(default=0)
     scratch_bytes_used: int = big(default=0)
     created_us: int = big()
+    hints_password_sha256: str | None = None
+    """Of the password that its worker made for Redis at its last start; hex."""
 
 
 class JoinToken(Row, table=True):
