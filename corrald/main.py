@@ -101,13 +101,24 @@ def up(
 
 
 @app.command()
-def api(host: HostOption = "127.0.0.1", port: PortOption = 8080) -> None:
+def api(
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8080,
+    tls_cert: Annotated[
+        Path | None, typer.Option(envvar="CORRAL_TLS_CERT_FILE", help="Certificate, with its chain: serve HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="CORRAL_TLS_KEY_FILE", help="Its private key.")] = None,
+) -> None:
     """Serve the REST API."""
+    if (tls_cert is None) != (tls_key is None):
+        raise typer.BadParameter("a certificate and its key go together: set both, or neither")
     _begin_service()
     uvicorn.run(
         create_app(ApiSettings()),
         host=host,
         port=port,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
         http=BoundedConnection,
         ws="none",
         log_config=None,

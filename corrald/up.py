@@ -105,6 +105,8 @@ def _children(settings: UpSettings, database_url: str, new_join_token: Callable[
         "CORRAL_REDIS_URL": redis_url,
         "CORRAL_STORAGE_URL": home.storage_url,
         "CORRAL_SECRETS_KEY_FILE": os.environ.get("CORRAL_SECRETS_KEY_FILE") or str(home.secrets_key_file),
+        "CORRAL_TLS_CERT_FILE": "",  # its parts talk over the loopback address, which no certificate names
+        "CORRAL_TLS_KEY_FILE": "",
     }
     children = [] if settings.redis_url else [_fresh_valkey(home.redis_socket)]
     address = ("--host", settings.host, "--port", str(settings.port))

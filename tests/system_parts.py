@@ -3,10 +3,12 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import URLError
 
@@ -25,15 +27,27 @@ ROOT = Path(__file__).parents[1]
 SERVICES = ("valkey", "api", "control", "worker")
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How the parts of a system on several machines find and trust each other."""
+
+    service_env: Mapping[str, str]
+    node_env: Mapping[str, str]
+    valkey_arguments: Sequence[str]
+    trust: ssl.SSLContext
+
+
 class System:
     """Valkey, API, control and a worker on one database; `services` are started in that order."""
 
-    def __init__(self, folder: Path, database_url: str, gpus: int = 4) -> None:
+    def __init__(self, folder: Path, database_url: str, gpus: int = 4, network: Network | None = None) -> None:
+        """`network`: API and Valkey are reached as from another machine, instead of plainly on this one."""
         self.folder = folder
         self.engine = open_engine(database_url)
-        self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port = free_port()
+        self.url = f"{'https' if network else 'http'}://127.0.0.1:{self.port}"
         self._valkey = folder / "valkey.sock"
+        self._network = network
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         admin_key = prepare_database(self.engine).admin_key
         assert admin_key
@@ -42,6 +56,7 @@ class System:
             "CORRAL_REDIS_URL": f"unix://{self._valkey}",
             "CORRAL_STORAGE_URL": f"file://{folder / 'storage'}",
             "CORRAL_HEARTBEAT_SECONDS": "1",
+            **(network.service_env if network else {}),
         }
         self._node_env = {
             "CORRAL_API_URL": self.url,
@@ -52,6 +67,7 @@ class System:
             "CORRAL_LEVELS": "process",
             "CORRAL_CPUS_MILLI": "64000",  # so that devices, and not the machine's CPUs, are what is scarce
             "CORRAL_JOIN_TOKEN": join_token(self.engine, "node-1"),
+            **(network.node_env if network else {}),
         }
         for name in SERVICES:
             self.start(name)
@@ -74,7 +90,8 @@ class System:
         """Start a service that is not there, and wait until it answers."""
         if name == "valkey":
             self._valkey.unlink(missing_ok=True)
-            self._spawn(name, private_server(self._valkey).argv, {})
+            more = self._network.valkey_arguments if self._network else ()
+            self._spawn(name, (*private_server(self._valkey).argv, *more), {})
             eventually(self._valkey.is_socket)
             return
         arguments = {"api": ("api", "--port", str(self.port))}.get(name, (name,))
@@ -160,13 +177,15 @@ class System:
 
     def _is_answering(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1) as answer:
+            trust = self._network.trust if self._network else None
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=1, context=trust) as answer:
                 return bool(answer.status == 200)
         except (URLError, OSError):
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

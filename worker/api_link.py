@@ -11,6 +11,7 @@ ApiFault
 
 import hashlib
 import os
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -93,14 +94,20 @@ class LogGap(Refused):
 class ApiLink:
     """Every call is safe to repeat. Used by many threads at once."""
 
-    def __init__(self, base_url: str, token: str) -> None:
+    def __init__(self, base_url: str, token: str, ca_file: Path | None = None) -> None:
+        """`ca_file` None: whom the system trusts may vouch for the API.
+
+        Raises:
+            OSError: the file can't be read, or holds no certificate.
+        """
+        verify = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
         limits = httpx2.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=60.0)
         self._client = httpx2.Client(
             base_url=f"{base_url.rstrip('/')}/v1/node",
             headers={"Authorization": f"Bearer {token}"},
             timeout=TIMEOUT,
             limits=limits,
-            transport=httpx2.HTTPTransport(limits=limits, retries=1),
+            transport=httpx2.HTTPTransport(verify=verify, limits=limits, retries=1),
             trust_env=False,
         )
 

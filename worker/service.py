@@ -7,8 +7,10 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 from corral.node import Registration
 
@@ -62,7 +64,7 @@ def join(settings: WorkerSettings, leaving: threading.Event) -> Credential | Non
     """
     if settings.join_token is None:
         raise CannotServe("this node has not joined yet: set CORRAL_JOIN_TOKEN to a token that an admin made for it")
-    api = ApiLink(settings.api_url, settings.join_token.get_secret_value())
+    api = api_link(settings, settings.join_token.get_secret_value())
     body = Registration(facts=node_facts(settings, Inventory(), [], []))  # what it offers is told once it has a name
     back_off = BackOff(leaving)
     try:
@@ -86,6 +88,29 @@ def join(settings: WorkerSettings, leaving: threading.Event) -> Credential | Non
     credential = Credential(NodeId(answer.node_id), answer.node_name, answer.token)
     credentials.save(settings.data_dir, credential)
     return credential
+
+
+def api_link(settings: WorkerSettings, token: str) -> ApiLink:
+    """The way to the API, with this token.
+
+    Raises:
+        CannotServe: the file of the certificate authority is not fit for use.
+    """
+    parts = urlsplit(settings.api_url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        log.warning("%s is not encrypted: whoever hears the network learns this node's token", settings.api_url)
+    try:
+        return ApiLink(settings.api_url, token, settings.api_ca_file)
+    except OSError as error:
+        raise CannotServe(f"CORRAL_API_CA_FILE {settings.api_ca_file} cannot be used: {error}") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by its name or its address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def sandboxes(settings: WorkerSettings, node_id: NodeId) -> dict[Level, Sandbox]:
@@ -113,7 +138,7 @@ def device_watch(settings: WorkerSettings, node_name: str) -> DeviceWatch:
 
 
 def _serve(settings: WorkerSettings, credential: Credential, leaving: threading.Event) -> None:
-    api = ApiLink(settings.api_url, credential.token)
+    api = api_link(settings, credential.token)
     boxes = sandboxes(settings, credential.node_id)
     access = HintAccess.of(settings.redis_url, credential.node_id) if settings.redis_url else None
     password_sha256 = access.password_sha256 if access else None

@@ -20,6 +20,8 @@ class WorkerSettings(BaseSettings):
 
     api_url: str = "http://127.0.0.1:8080"
     """Where the API answers, without `/v1`."""
+    api_ca_file: Path | None = None
+    """Who vouches for the API's certificate, beside nobody else; None for whom the system trusts."""
     join_token: SecretStr | None = None
     """For the first start only; the credential it buys is kept in `data_dir`."""
     data_dir: Path = Path("/var/lib/corral/node")

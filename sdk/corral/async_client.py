@@ -30,6 +30,7 @@ from corral.sending import (
     poll_seconds,
     read_answer,
     spec_of,
+    trust,
     unreachable,
 )
 from tenacity import AsyncRetrying
@@ -54,7 +55,11 @@ class AsyncClient(Operations, AsyncSender):
         self._patience_seconds = patience_seconds
         self._sleep = sleep
         self._http = httpx2.AsyncClient(
-            base_url=self.settings.url, headers=headers_of(self.settings), timeout=TIMEOUT, transport=transport
+            base_url=self.settings.url,
+            headers=headers_of(self.settings),
+            timeout=TIMEOUT,
+            transport=transport,
+            verify=trust(),
         )
 
     async def __aenter__(self) -> Self:

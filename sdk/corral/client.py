@@ -30,6 +30,7 @@ from corral.sending import (
     poll_seconds,
     read_answer,
     spec_of,
+    trust,
     unreachable,
 )
 from tenacity import Retrying
@@ -62,7 +63,11 @@ class Client(Operations, Sender):
         self._patience_seconds = patience_seconds
         self._sleep = sleep
         self._http = httpx2.Client(
-            base_url=self.settings.url, headers=headers_of(self.settings), timeout=TIMEOUT, transport=transport
+            base_url=self.settings.url,
+            headers=headers_of(self.settings),
+            timeout=TIMEOUT,
+            transport=transport,
+            verify=trust(),
         )
 
     def __enter__(self) -> Self:

@@ -1,6 +1,8 @@
 """What the blocking and the asynchronous client share: how they are set up, and how an answer is read."""
 
 import json
+import os
+import ssl
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -9,7 +11,7 @@ import httpx2
 from corral.answers import problem_of
 from corral.call import Call
 from corral.config import Settings
-from corral.errors import ApiError, Unreachable
+from corral.errors import ApiError, NotConfigured, Unreachable
 from corral.jobs import JobSpec
 from pydantic import ValidationError
 
@@ -28,6 +30,23 @@ CHUNK_BYTES = 1 << 18
 def headers_of(settings: Settings) -> dict[str, str]:
     """What every request says."""
     return {"Authorization": f"Bearer {settings.key}", "User-Agent": f"corral/{version('corral')}"}
+
+
+def trust(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext | bool:
+    """Who may vouch for the server: the authority in the file that CORRAL_CA_FILE names, else whom the system trusts.
+
+    Raises:
+        NotConfigured: the file is not fit for use.
+    """
+    file = environ.get("CORRAL_CA_FILE")
+    if not file:
+        return True
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise NotConfigured(
+            f"CORRAL_CA_FILE {file} cannot be used: {error}", "name a file of PEM certificates"
+        ) from error
 
 
 def read_answer(call: Call[T], response: httpx2.Response) -> T:
