@@ -43,6 +43,7 @@ def _input_hash(text: str) -> str:
 JobPath = Annotated[str, _id_of("job")]
 TenantPath = Annotated[str, _id_of("tenant")]
 KeyPath = Annotated[str, _id_of("key")]
+PricePath = Annotated[str, _id_of("price")]
 NodePath = Annotated[str, _id_of("node")]
 AttemptPath = Annotated[str, _id_of("attempt")]
 InputPath = Annotated[str, AfterValidator(_input_hash)]

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from corral import Client
-from corral.accounts import GpuQuota, KeySpec, PriceSpec, QuotaSpec, TenantSpec
+from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
 from corral.cluster import ImageSpec
 from corral.jobs import IsolationLevel
+from corral.prices import PriceSpec
 from rich.console import Console
 
 from corrald.home import Home

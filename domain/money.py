@@ -11,6 +11,8 @@ HOUR_US = 3_600_000_000
 """Microseconds in an hour."""
 GPU_HOUR = HOUR_US * WHOLE_GPU
 """A GPU-hour in microseconds times thousandths of a GPU, the ledger's own unit."""
+FULL_MILLI = 1000
+"""A rate is per mille of the price; this is all of it."""
 HOURS_DIGITS = 15
 """Decimals of a text of GPU-hours: one unit is 2.8e-13 of an hour, so that the whole number can be read back."""
 
@@ -30,6 +32,11 @@ class Cause(StrEnum):
         return self is not Cause.PLATFORM_FAULT
 
 
+Rates = Mapping[Cause, int]
+"""What part of the price each cause pays, per mille; all of it where nothing is said."""
+FULL_RATES: Rates = {}
+
+
 class EntryKind(StrEnum):
     """What a line of the ledger is."""
 
@@ -37,6 +44,8 @@ class EntryKind(StrEnum):
     """Time that passed: never negative."""
     CORRECTION = "correction"
     """Signed: takes back, or adds to, what was posted before."""
+    ADJUSTMENT = "adjustment"
+    """Money alone, credited (negative) or debited by an admin, and signed by the server's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,12 @@ class Posting:
 NOTHING = Posted(0, 0)
 
 
-def cost_micro(duration_us: int, share_milli: int, price_micro_per_gpu_hour: int) -> int:
+def rate_milli(cause: Cause, rates: Rates) -> int:
+    """What part of the price the cause pays, per mille. The platform's faults are free, whatever the rates say."""
+    return rates.get(cause, FULL_MILLI) if cause.is_charged else 0
+
+
+def cost_micro(duration_us: int, share_milli: int, price_micro_per_gpu_hour: int, rate: int = FULL_MILLI) -> int:
     """What so long a hold costs in all, in millionths of the currency; what is less than one of these is dropped.
 
     Rounding happens once, on the whole of an allocation's time for a cause: a part costs the difference of two wholes.
@@ -82,9 +96,9 @@ def cost_micro(duration_us: int, share_milli: int, price_micro_per_gpu_hour: int
     Raises:
         ValueError: an argument is negative.
     """
-    if min(duration_us, share_milli, price_micro_per_gpu_hour) < 0:
-        raise ValueError("a duration, a share or a price is negative")
-    return duration_us * share_milli * price_micro_per_gpu_hour // GPU_HOUR
+    if min(duration_us, share_milli, price_micro_per_gpu_hour, rate) < 0:
+        raise ValueError("a duration, a share, a price or a rate is negative")
+    return duration_us * share_milli * price_micro_per_gpu_hour * rate // (GPU_HOUR * FULL_MILLI)
 
 
 def gpu_hours_text(gpu_us_milli: int) -> str:
@@ -134,7 +148,11 @@ def durations(parts: Iterable[Interval]) -> Mapping[Cause, int]:
 
 
 def settle(
-    final_us: Mapping[Cause, int], posted: Mapping[Cause, Posted], share_milli: int, price_micro_per_gpu_hour: int
+    final_us: Mapping[Cause, int],
+    posted: Mapping[Cause, Posted],
+    share_milli: int,
+    price_micro_per_gpu_hour: int,
+    rates: Rates = FULL_RATES,
 ) -> tuple[Posting, ...]:
     """The lines that bring an allocation's postings to what it really lasted and costs; none if they are there already.
 
@@ -146,10 +164,10 @@ def settle(
     """
     lines: list[Posting] = []
     for cause in Cause:
-        price = price_micro_per_gpu_hour if cause.is_charged else 0
+        rate = rate_milli(cause, rates)
         was, duration_us = posted.get(cause, NOTHING), final_us.get(cause, 0)
         more_us = duration_us - was.duration_us
-        more_micro = cost_micro(duration_us, share_milli, price) - was.cost_micro
+        more_micro = cost_micro(duration_us, share_milli, price_micro_per_gpu_hour, rate) - was.cost_micro
         if more_us or more_micro:
             # Time that passed may never lower a sum: what does is a correction, and so is a cost without time.
             is_usage = more_us > 0 and more_micro >= 0

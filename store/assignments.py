@@ -17,8 +17,8 @@ from store.base import table_of
 from store.clock import now_us
 from store.events import record
 from store.ids import new_id
-from store.ledger import price_of
 from store.locks import lock_nodes, lock_quotas, tree
+from store.prices import PriceInForce, price_of
 from store.quotas import queued_to_running, take_gpus
 from store.tables import Allocation, Attempt, Gpu, Job, Node
 
@@ -30,7 +30,9 @@ _START = (
         state=JobState.RUNNING.value, fence=_JOB.c.fence + 1, reason_code=None, reason_text=None, reason_numbers=None
     )
 )
-_WANTED_COLUMNS = ("id", "tenant_id", "fence", "cpus_milli", "memory_bytes", "scratch_bytes", "output_bytes")
+_WANTED_COLUMNS = (
+    "id", "tenant_id", "priority", "fence", "cpus_milli", "memory_bytes", "scratch_bytes", "output_bytes"
+)  # fmt: skip
 _WANTED = select(*(_JOB.c[name] for name in _WANTED_COLUMNS)).where(_JOB.c.id == bindparam("of"))
 _ROOM = (
     update(_NODE)
@@ -105,7 +107,7 @@ def assign(session: Session, placement: Placement) -> Assigned:
         raise PlacementRefused(str(refusal)) from refusal
     assigned = Assigned(new_id("att"), job.fence, placement.node_id)
     session.connection().execute(_ATTEMPT, _attempt(job, placement, assigned, now))
-    prices = {model: price_of(session, model) for model in set(placement.models)}
+    prices = {model: price_of(session, model, job.priority, now) for model in set(placement.models)}
     for gpu_id, model in sorted(zip(placement.gpu_ids, placement.models, strict=True)):
         if not _changes(session, _DEVICE, of=gpu_id, on=placement.node_id, which=model):
             raise PlacementRefused("a device is no longer free")
@@ -159,7 +161,9 @@ def _attempt(job: Any, placement: Placement, assigned: Assigned, now: int) -> Ma
     }
 
 
-def _allocation(job: Any, assigned: Assigned, gpu_id: str, model: str, price: int, now: int) -> Mapping[str, object]:
+def _allocation(
+    job: Any, assigned: Assigned, gpu_id: str, model: str, price: PriceInForce, now: int
+) -> Mapping[str, object]:
     return {
         "id": new_id("all"),
         "attempt_id": assigned.attempt_id,
@@ -167,7 +171,8 @@ def _allocation(job: Any, assigned: Assigned, gpu_id: str, model: str, price: in
         "tenant_id": job.tenant_id,
         "model": model,
         "share_milli": WHOLE_GPU,
-        "price_micro_per_gpu_hour": price,
+        "price_micro_per_gpu_hour": price.micro_per_gpu_hour,
+        "rates": dict(price.rates),
         "from_us": now,
         "posted_until_us": now,
     }

@@ -1,4 +1,4 @@
-"""The catalogue of images, and the prices."""
+"""The catalogue of images."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from domain.errors import Conflict, NotFound
 from domain.levels import ImageKind
 from store.clock import now_us
 from store.events import record
-from store.tables import Image, Price
+from store.tables import Image
 
 
 def admit_image(session: Session, name: str, reference: str, min_cuda: str | None, description: str | None) -> Image:
@@ -63,23 +63,3 @@ def images(session: Session, limit: int, start: str | None) -> Sequence[Image]:
     if start is not None:
         query = query.where(col(Image.name) > start)
     return session.exec(query.order_by(col(Image.name)).limit(limit + 1)).all()
-
-
-def set_price(session: Session, model: str, micro_per_gpu_hour: int) -> Price:
-    """The price from now on; what is held already keeps the price at which it was assigned."""
-    price = session.get(Price, model, with_for_update=True)
-    if price is None:
-        price = Price(model=model, micro_per_gpu_hour=micro_per_gpu_hour)
-        session.add(price)
-    price.micro_per_gpu_hour = micro_per_gpu_hour
-    session.flush()
-    record(session, "price_set", text=model, data={"micro_per_gpu_hour": micro_per_gpu_hour})
-    return price
-
-
-def prices(session: Session, limit: int, start: str | None) -> Sequence[Price]:
-    """All prices, by model; one more than `limit` if there are."""
-    query = select(Price)
-    if start is not None:
-        query = query.where(col(Price.model) > start)
-    return session.exec(query.order_by(col(Price.model)).limit(limit + 1)).all()

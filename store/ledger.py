@@ -6,24 +6,16 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
-from domain.money import Cause, Interval, Posted, Posting, durations, settle
+from domain.money import Cause, Interval, Posted, Posting, durations, rate_milli, settle
 from store.clock import now_us
 from store.ids import new_id
-from store.tables import Allocation, Attempt, Gpu, LedgerEntry, Node, Price, Tenant
+from store.prices import rates_of
+from store.tables import Allocation, Attempt, Gpu, LedgerEntry, Node, Tenant
 
-ANY_MODEL = "*"
-HASHES = frozenset({"hash", "prev_hash"})
+SEALS = frozenset({"hash", "prev_hash", "signature"})
+"""What is made of an entry's fields, and so is none of them."""
 POST_AFTER_US = 3_600_000_000
 """An allocation that is open for longer is posted in parts, so that the books are never more than an hour behind."""
-
-
-def price_of(session: Session, model: str) -> int:
-    """Millionths of the currency for a GPU-hour of the model, now; 0 where nobody set a price."""
-    rows = {
-        price.model: price.micro_per_gpu_hour
-        for price in session.exec(select(Price).where(col(Price.model).in_([model, ANY_MODEL])))
-    }
-    return rows.get(model, rows.get(ANY_MODEL, 0))
 
 
 def close_allocation(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> None:
@@ -72,15 +64,16 @@ def verify(session: Session, tenant_id: str) -> tuple[int, Flaw | None]:
         select(LedgerEntry).where(LedgerEntry.tenant_id == tenant_id).order_by(col(LedgerEntry.seq))
     ).all()
     head = ChainHead(tenant.chain_length, tenant.chain_head or GENESIS)
-    return len(rows), verify_chain(map(_chain_entry, rows), head)
+    return len(rows), verify_chain(map(chain_entry, rows), head)
 
 
 def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> None:
     posted = _posted(session, allocation.id)
-    lines = settle(durations(parts), posted, allocation.share_milli, allocation.price_micro_per_gpu_hour)
+    price, rates = allocation.price_micro_per_gpu_hour, rates_of(allocation.rates)
+    lines = settle(durations(parts), posted, allocation.share_milli, price, rates)
     for line in lines:
         from_us, until_us = _span(line, allocation, parts)
-        _append(
+        append(
             session,
             LedgerEntry(
                 id=new_id("ent"),
@@ -97,7 +90,8 @@ def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Seq
                 until_us=until_us,
                 duration_us=line.duration_us,
                 share_milli=allocation.share_milli,
-                price_micro_per_gpu_hour=allocation.price_micro_per_gpu_hour if line.cause.is_charged else 0,
+                price_micro_per_gpu_hour=price,
+                rate_milli=rate_milli(line.cause, rates),
                 cost_micro=line.cost_micro,
                 posted_us=now_us(session),
                 prev_hash="",
@@ -122,21 +116,24 @@ def _span(line: Posting, allocation: Allocation, parts: Iterable[Interval]) -> t
     return until_us - abs(line.duration_us), until_us
 
 
-def _append(session: Session, entry: LedgerEntry) -> None:
+def append(session: Session, entry: LedgerEntry) -> None:
+    """Add it to its tenant's chain, whose row is locked until the transaction's end."""
     tenant = session.exec(
         select(Tenant).where(Tenant.id == entry.tenant_id).with_for_update().execution_options(populate_existing=True)
     ).one()
     entry.seq = tenant.chain_length + 1
     entry.prev_hash = tenant.chain_head or GENESIS
-    entry.hash = entry_hash(entry.prev_hash, _fields(entry))
+    entry.hash = entry_hash(entry.prev_hash, sealed_fields(entry))
     tenant.chain_length, tenant.chain_head = entry.seq, entry.hash
     session.add(entry)
     session.flush()
 
 
-def _fields(entry: LedgerEntry) -> dict[str, Field]:
-    return {name: value for name, value in entry.model_dump().items() if name not in HASHES}
+def sealed_fields(entry: LedgerEntry) -> dict[str, Field]:
+    """What its hash is made of. What an entry does not say is left out, so that columns which came later do no harm."""
+    return {name: value for name, value in entry.model_dump().items() if name not in SEALS and value is not None}
 
 
-def _chain_entry(row: LedgerEntry) -> ChainEntry:
-    return ChainEntry(seq=row.seq, prev_hash=row.prev_hash, hash=row.hash, fields=_fields(row))
+def chain_entry(row: LedgerEntry) -> ChainEntry:
+    """The row, as the verifier reads it."""
+    return ChainEntry(seq=row.seq, prev_hash=row.prev_hash, hash=row.hash, fields=sealed_fields(row))

@@ -109,8 +109,13 @@ def _cut(entry: LedgerEntry, by_day: bool, since: int | None, until: int | None)
 
 
 def _value(entry: LedgerEntry, group: Group) -> str:
-    values = {"tenant": entry.tenant_id, "model": entry.model, "job": entry.job_id, "cause": entry.cause}
-    return values[group]
+    values: dict[str, Any] = {
+        "tenant": entry.tenant_id,
+        "model": entry.model,
+        "job": entry.job_id,
+        "cause": entry.cause,
+    }
+    return str(values[group])
 
 
 def _add(to: Sum, gpu_us_milli: int, cost_micro: int, entries: int) -> None:

@@ -13,8 +13,9 @@ from store.clock import now_us
 from store.ids import new_id
 from store.locks import lock_quotas, tree
 from store.nodes import hash_secret
+from store.prices import set_price
 from store.quotas import QuotaRules, add_queued, open_quota, set_quota
-from store.tables import Gpu, Image, Job, Node, Price, Tenant
+from store.tables import Gpu, Image, Job, Node, Tenant
 
 GIB = 2**30
 
@@ -100,8 +101,7 @@ def a_job(session: Session, tenant_id: str, *, gpus: int = 1, **more: Any) -> st
 
 
 def a_price(session: Session, micro_per_gpu_hour: int, model: str = "*") -> None:
-    session.add(Price(model=model, micro_per_gpu_hour=micro_per_gpu_hour))
-    session.flush()
+    set_price(session, model, micro_per_gpu_hour)
 
 
 def an_image(session: Session, name: str = "host", kind: str = "host", reference: str = "host") -> str:

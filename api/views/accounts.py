@@ -9,7 +9,6 @@ from corral.accounts import (
     KeyView,
     LedgerEntryView,
     NewKey,
-    PriceView,
     QuotaView,
     TenantView,
     UsageRow,
@@ -20,7 +19,7 @@ from corral.quantities import duration_text
 
 from domain.money import gpu_hours_text
 from domain.scheduling.snapshot import ANY_MODEL
-from store.tables import ApiKey, LedgerEntry, Price, Quota, Tenant
+from store.tables import ApiKey, LedgerEntry, Quota, Tenant
 from store.usage import Group, Key, Sum
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,11 +77,6 @@ def quota_view(tenant_id: str, rows: Sequence[Quota]) -> QuotaView:
             "over": _over(rows, everything),
         }
     )
-
-
-def price_view(price: Price) -> PriceView:
-    """A price."""
-    return PriceView(model=price.model, micro_per_gpu_hour=price.micro_per_gpu_hour)
 
 
 def entry_view(entry: LedgerEntry) -> LedgerEntryView:

@@ -101,18 +101,6 @@ class QuotaView(View):
     """What is used beyond a bound that was lowered under its use; nothing new starts there."""
 
 
-class PriceSpec(Request):
-    """The price of a GPU-hour of a model, in millionths of the currency; `*` for every model without its own."""
-
-    model: ModelName | Literal["*"]
-    micro_per_gpu_hour: int = Field(ge=0, le=10**12)
-
-
-class PriceView(View):
-    model: str
-    micro_per_gpu_hour: int
-
-
 class UsageRow(View):
     """Use, summed over whatever the question grouped by; exact."""
 

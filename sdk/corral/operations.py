@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from corral.call import Call
-from corral.calls import accounts, cluster
+from corral.calls import accounts, cluster, ledger
 from corral.calls import jobs as job_calls
 from corral.contract import Page
 
@@ -119,8 +119,10 @@ class Operations:
     create_tenant_key = Operation(accounts.create_tenant_key)
     revoke_tenant_key = Operation(accounts.revoke_tenant_key)
     verify_ledger = Operation(accounts.verify_ledger)
-    prices = Listing(accounts.prices)
-    set_price = Operation(accounts.set_price)
+
+    prices = Listing(ledger.prices)
+    set_price = Operation(ledger.set_price)
+    take_back_price = Operation(ledger.take_back_price)
 
     images = Listing(cluster.images)
     add_image = Operation(cluster.add_image)

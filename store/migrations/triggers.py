@@ -55,3 +55,17 @@ def drop_triggers(connection: Connection) -> None:
     """Undo `create_triggers`."""
     for statement in DROPS[connection.dialect.name]:
         connection.execute(text(statement))
+
+
+def create_ledger_triggers(connection: Connection) -> None:
+    """Make those of the ledger alone, after its table was made anew."""
+    for statement in SQLITE if connection.dialect.name == "sqlite" else POSTGRES:
+        if statement.startswith("CREATE TRIGGER ledger_entry"):
+            connection.execute(text(statement))
+
+
+def drop_ledger_triggers(connection: Connection) -> None:
+    """Undo `create_ledger_triggers`."""
+    for statement in DROPS[connection.dialect.name]:
+        if statement.startswith("DROP TRIGGER ledger_entry"):
+            connection.execute(text(statement))

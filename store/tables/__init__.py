@@ -5,6 +5,7 @@ from store.tables.books import Allocation, LedgerEntry, Price
 from store.tables.cluster import Gpu, Image, JoinToken, Node
 from store.tables.files import Artifact, StoredInput
 from store.tables.jobs import Attempt, Job, JobInput
+from store.tables.seals import Seal, SealHead
 from store.tables.secrets import Secret
 from store.tables.service import Event, Idempotency, Leader
 
@@ -25,6 +26,8 @@ __all__ = [
     "Node",
     "Price",
     "Quota",
+    "Seal",
+    "SealHead",
     "Secret",
     "StoredInput",
     "Tenant",

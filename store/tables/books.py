@@ -1,9 +1,9 @@
 """What was used, and what it costs."""
 
-from sqlalchemy import CheckConstraint, Index, text
+from sqlalchemy import CheckConstraint, Index, UniqueConstraint, text
 from sqlmodel import Field
 
-from store.base import Row, big
+from store.base import Row, big, json
 
 OPEN_WHOLE = text("until_us IS NULL AND share_milli = 1000")
 
@@ -27,6 +27,8 @@ class Allocation(Row, table=True):
     share_milli: int
     price_micro_per_gpu_hour: int = big()
     """As it stood when the device was assigned."""
+    rates: dict[str, int] | None = json(default=None)
+    """Of that price, per mille for each cause; what is not named pays all of it."""
     from_us: int = big()
     until_us: int | None = big(default=None)
     posted_until_us: int = big()
@@ -46,29 +48,45 @@ class LedgerEntry(Row, table=True):
     id: str = Field(primary_key=True)
     tenant_id: str = Field(foreign_key="tenant.id")
     seq: int = big()
-    job_id: str = Field(foreign_key="job.id", index=True)
-    attempt_id: str = Field(foreign_key="attempt.id")
-    allocation_id: str = Field(foreign_key="allocation.id")
-    gpu_uuid: str
-    model: str
+    job_id: str | None = Field(default=None, foreign_key="job.id", index=True)
+    """None, like attempt and allocation, for an adjustment that is about none."""
+    attempt_id: str | None = Field(default=None, foreign_key="attempt.id")
+    allocation_id: str | None = Field(default=None, foreign_key="allocation.id")
+    gpu_uuid: str = ""
+    model: str = ""
     cause: str
     kind: str
-    """`usage`, or `correction` (which may be negative)."""
+    """`usage`, `correction` (which may be negative), or `adjustment` (money alone)."""
     from_us: int = big()
     until_us: int = big()
     duration_us: int = big()
     share_milli: int
     price_micro_per_gpu_hour: int = big()
+    rate_milli: int | None = None
+    """What part of the price the cause pays. Older entries do not say: their price is the one that they pay."""
     cost_micro: int = big()
     posted_us: int = big()
+    reason: str | None = None
+    """Of an adjustment, in an admin's words; with whose key it was made, and which key of the server signed it."""
+    by_key_id: str | None = None
+    signing_key_id: str | None = None
+    signature: str | None = None
     prev_hash: str
     hash: str
 
 
 class Price(Row, table=True):
-    """What a GPU-hour of a model costs."""
+    """What a GPU-hour of a model costs, from a moment on. Never changed once it is in force."""
 
     __tablename__ = "price"
+    __table_args__ = (UniqueConstraint("model", "priority", "valid_from_us", name="uq_price_model_priority_from"),)
 
-    model: str = Field(primary_key=True)
+    id: str = Field(primary_key=True)
+    model: str
+    priority: int
+    """The class of jobs that it is for; `ANY_PRIORITY` for all without their own."""
+    valid_from_us: int = big()
     micro_per_gpu_hour: int = big()
+    rates: dict[str, int] = json(default_factory=dict)
+    """Per mille for each cause; what is not named pays all of it."""
+    created_us: int = big()

@@ -7,9 +7,10 @@ import httpx2
 import pytest
 from actors import Actor
 from corral import ApiError, Client
-from corral.accounts import GpuQuota, KeySpec, PriceSpec, QuotaSpec, TenantSpec
+from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
 from corral.cluster import ImageSpec, JoinTokenSpec
 from corral.following import JobEnd, StateChange
+from corral.prices import PriceSpec
 from fastapi.testclient import TestClient
 
 

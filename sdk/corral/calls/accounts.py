@@ -7,8 +7,6 @@ from corral.accounts import (
     KeyView,
     LedgerCheck,
     NewKey,
-    PriceSpec,
-    PriceView,
     QuotaSpec,
     QuotaView,
     TenantSpec,
@@ -106,13 +104,3 @@ def revoke_tenant_key(tenant_id: str, key_id: str) -> Call[None]:
 def verify_ledger(tenant_id: str) -> Call[LedgerCheck]:
     """Whether a tenant's chain is sound, and where it first is not (admin)."""
     return get(place("tenants", tenant_id, "ledger", "verify"), LedgerCheck)
-
-
-def prices() -> Call[Page[PriceView]]:
-    """Every price (admin)."""
-    return get(place("prices"), Page[PriceView], limit=PAGE_LIMIT)
-
-
-def set_price(spec: PriceSpec) -> Call[PriceView]:
-    """Set the price of a model (admin)."""
-    return put(place("prices"), PriceView, spec)
