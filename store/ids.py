@@ -6,7 +6,7 @@ from typing import Literal
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32, in lower case."""
-Prefix = Literal["ten", "key", "nod", "gpu", "job", "att", "all", "ent", "art", "tok", "prc"]
+Prefix = Literal["ten", "key", "nod", "gpu", "job", "arr", "att", "all", "ent", "art", "tok", "prc"]
 
 
 def new_id(prefix: Prefix) -> str:

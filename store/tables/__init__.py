@@ -8,6 +8,7 @@ from store.tables.jobs import Attempt, Job, JobInput
 from store.tables.seals import Seal, SealHead
 from store.tables.secrets import Secret
 from store.tables.service import Event, Idempotency, Leader
+from store.tables.workflows import JobArray, JobDependency, JobTemplate
 
 __all__ = [
     "Allocation",
@@ -19,7 +20,10 @@ __all__ = [
     "Idempotency",
     "Image",
     "Job",
+    "JobArray",
+    "JobDependency",
     "JobInput",
+    "JobTemplate",
     "JoinToken",
     "Leader",
     "LedgerEntry",

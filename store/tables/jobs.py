@@ -58,6 +58,12 @@ class Job(Row, table=True):
     submitted_us: int = big()
     started_us: int | None = big(default=None)
     ended_us: int | None = big(default=None)
+    array_id: str | None = Field(default=None, index=True)
+    array_index: int | None = None
+    waits_for: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """Dependencies that are not met yet; while there are any, the scheduler does not see the job."""
+    template_name: str | None = None
+    template_version: int | None = None
 
 
 class JobInput(Row, table=True):
