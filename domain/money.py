@@ -88,6 +88,12 @@ def rate_milli(cause: Cause, rates: Rates) -> int:
     return rates.get(cause, FULL_MILLI) if cause.is_charged else 0
 
 
+def dearest_micro(price_micro_per_gpu_hour: int, rates: Rates) -> int:
+    """The most that a GPU-hour can cost at this price, whatever it is spent on."""
+    rate = max(rate_milli(cause, rates) for cause in Cause)
+    return -(-price_micro_per_gpu_hour * rate // FULL_MILLI)
+
+
 def cost_micro(duration_us: int, share_milli: int, price_micro_per_gpu_hour: int, rate: int = FULL_MILLI) -> int:
     """What so long a hold costs in all, in millionths of the currency; what is less than one of these is dropped.
 

@@ -7,18 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, insert, null, select, update
 from sqlmodel import Session
 
+from domain import budget
 from domain.errors import QuotaExceeded
+from domain.money import dearest_micro
 from domain.scheduling.snapshot import WHOLE_GPU, Placement
 from domain.states import AttemptState, JobState
 from store.base import table_of
 from store.clock import now_us
 from store.events import record
+from store.holds import PurseShort, hold_most
 from store.ids import new_id
 from store.locks import lock_nodes, lock_quotas, tree
-from store.prices import PriceInForce, price_of
+from store.prices import PriceInForce, price_of, rates_of
+from store.purses import payers
 from store.quotas import queued_to_running, take_gpus
 from store.tables import Allocation, Attempt, Gpu, Job, Node
 
@@ -31,9 +35,12 @@ _START = (
     )
 )
 _WANTED_COLUMNS = (
-    "id", "tenant_id", "priority", "fence", "cpus_milli", "memory_bytes", "scratch_bytes", "output_bytes"
+    "id", "tenant_id", "key_id", "priority", "fence", "cpus_milli", "memory_bytes", "scratch_bytes", "output_bytes",
+    "time_limit_us", "grace_us",
 )  # fmt: skip
-_WANTED = select(*(_JOB.c[name] for name in _WANTED_COLUMNS)).where(_JOB.c.id == bindparam("of"))
+_WANTED = select(*(_JOB.c.get(name, null().label(name)) for name in _WANTED_COLUMNS)).where(
+    _JOB.c.id == bindparam("of")
+)
 _ROOM = (
     update(_NODE)
     .where(
@@ -92,7 +99,7 @@ def assign(session: Session, placement: Placement) -> Assigned:
     Call `lock_for` first, and this inside a savepoint.
 
     Raises:
-        PlacementRefused: the job, a device, the node or the quota is no longer as planned.
+        PlacementRefused: the job, a device, the node, the quota or a purse is no longer as planned.
     """
     if not _changes(session, _START, of=placement.job_id):
         raise PlacementRefused("the job is no longer queued")
@@ -112,6 +119,8 @@ def assign(session: Session, placement: Placement) -> Assigned:
         if not _changes(session, _DEVICE, of=gpu_id, on=placement.node_id, which=model):
             raise PlacementRefused("a device is no longer free")
         session.connection().execute(_ALLOCATION, _allocation(job, assigned, gpu_id, model, prices[model], now))
+    if placement.models:
+        _hold(session, job, assigned, [prices[model] for model in placement.models], now)
     record(
         session,
         "assigned",
@@ -140,6 +149,15 @@ def _take_room(session: Session, job: Any, placement: Placement) -> None:
     levels = session.connection().execute(_LEVELS, {"of": placement.node_id}).scalar_one()
     if placement.level not in levels:
         raise PlacementRefused("the node no longer offers that level")
+
+
+def _hold(session: Session, job: Any, assigned: Assigned, prices: Sequence[PriceInForce], now: int) -> None:
+    dearest = [dearest_micro(price.micro_per_gpu_hour, rates_of(price.rates)) for price in prices]
+    amounts = budget.most(dearest, now, budget.longest_us(job.time_limit_us, job.grace_us))
+    try:
+        hold_most(session, payers(session, job.tenant_id, job.key_id), assigned.attempt_id, amounts)
+    except PurseShort as short:
+        raise PlacementRefused(str(short)) from short
 
 
 def _attempt(job: Any, placement: Placement, assigned: Assigned, now: int) -> Mapping[str, object]:

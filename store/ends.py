@@ -15,10 +15,11 @@ from domain.states import AttemptEvent, AttemptState, JobEvent, JobState, next_a
 from store.attempts import Standing, standing
 from store.clock import now_us
 from store.events import record
+from store.holds import release, spend
 from store.ledger import close_allocation
 from store.locks import lock_nodes, lock_quotas
 from store.quotas import give_back_gpus, leave_running, return_to_queue
-from store.tables import Allocation, Attempt, Gpu, Job, Node
+from store.tables import Allocation, Attempt, Gpu, Job, LedgerEntry, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ def _release(
         .order_by(col(Allocation.gpu_id))
     ).all()
     give_back_gpus(session, attempt.tenant_id, [allocation.model for allocation in allocations])
+    lines: list[LedgerEntry] = []
     for allocation in allocations:
         gpu = session.get_one(Gpu, allocation.gpu_id, with_for_update=True, populate_existing=True)
         finding = findings.get(gpu.uuid)
@@ -192,7 +194,9 @@ def _release(
             gpu.state_reason = finding.reason if finding else "not looked at since its last holder"
         if was_touched and finding:
             gpu.health, gpu.health_reason = finding.health, finding.health_reason
-        close_allocation(session, allocation, attempt, parts)
+        lines += close_allocation(session, allocation, attempt, parts)
+    spend(session, attempt, lines)
+    release(session, attempt.id)
 
 
 def _conclude(session: Session, attempt: Attempt, ending: Ending, ended_us: Instant) -> None:

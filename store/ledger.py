@@ -8,7 +8,9 @@ from sqlmodel import Session, col, select
 from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
 from domain.money import Cause, Interval, Posted, Posting, durations, rate_milli, settle
 from store.clock import now_us
+from store.holds import spend
 from store.ids import new_id
+from store.locks import lock_quotas
 from store.prices import rates_of
 from store.tables import Allocation, Attempt, Gpu, LedgerEntry, Node, Tenant
 
@@ -18,11 +20,18 @@ POST_AFTER_US = 3_600_000_000
 """An allocation that is open for longer is posted in parts, so that the books are never more than an hour behind."""
 
 
-def close_allocation(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> None:
-    """Close the allocation after `parts`: post what is missing, and correct what was posted otherwise."""
+def close_allocation(
+    session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]
+) -> list[LedgerEntry]:
+    """Close the allocation after `parts`: post what is missing, and correct what was posted otherwise.
+
+    Returns:
+        The new lines; the caller counts them in the purses (`store.holds.spend`).
+    """
     allocation.until_us = allocation.from_us + (parts[-1].until_us if parts else 0)
-    _post(session, allocation, attempt, parts)
+    lines = _post(session, allocation, attempt, parts)
     allocation.posted_until_us = allocation.until_us
+    return lines
 
 
 def post_open(session: Session) -> int:
@@ -31,6 +40,10 @@ def post_open(session: Session) -> int:
     Returns:
         How many allocations were brought up to date.
     """
+    open_ones = select(Allocation.tenant_id).where(col(Allocation.until_us).is_(None))
+    lock_quotas(
+        session, session.exec(open_ones).all()
+    )  # as an end does: who ends one now is waited for, and read below
     now = now_us(session)
     rows = session.exec(
         select(Allocation, Attempt, Node)
@@ -46,7 +59,7 @@ def post_open(session: Session) -> int:
             continue
         began = attempt.started_us - allocation.from_us
         parts = (Interval(Cause.PREPARING, 0, began), Interval(Cause.RUNNING, began, until_us - allocation.from_us))
-        _post(session, allocation, attempt, parts)
+        spend(session, attempt, _post(session, allocation, attempt, parts))
         allocation.posted_until_us = until_us
         posted += 1
     return posted
@@ -67,14 +80,14 @@ def verify(session: Session, tenant_id: str) -> tuple[int, Flaw | None]:
     return len(rows), verify_chain(map(chain_entry, rows), head)
 
 
-def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> None:
+def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> list[LedgerEntry]:
     posted = _posted(session, allocation.id)
     price, rates = allocation.price_micro_per_gpu_hour, rates_of(allocation.rates)
     lines = settle(durations(parts), posted, allocation.share_milli, price, rates)
+    entries = []
     for line in lines:
         from_us, until_us = _span(line, allocation, parts)
-        append(
-            session,
+        entries.append(
             LedgerEntry(
                 id=new_id("ent"),
                 tenant_id=allocation.tenant_id,
@@ -96,8 +109,10 @@ def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Seq
                 posted_us=now_us(session),
                 prev_hash="",
                 hash="",
-            ),
+            )
         )
+        append(session, entries[-1])
+    return entries
 
 
 def _posted(session: Session, allocation_id: str) -> Mapping[Cause, Posted]:

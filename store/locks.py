@@ -2,6 +2,7 @@
 
 nodes (by id) → quota rows (from the root of the tenant tree down) → job → attempt → devices (by id) → tenant's chain.
 
+Purses and holds change under the quota rows of their tenant and of all above it, and so need no place in the order.
 On SQLite a writing transaction holds the only write lock anyway.
 """
 

@@ -5,6 +5,7 @@ from store.tables.books import Allocation, LedgerEntry, Price
 from store.tables.cluster import Gpu, Image, JoinToken, Node
 from store.tables.files import Artifact, StoredInput
 from store.tables.jobs import Attempt, Job, JobInput
+from store.tables.purses import Hold, Purse
 from store.tables.seals import Seal, SealHead
 from store.tables.secrets import Secret
 from store.tables.service import Event, Idempotency, Leader
@@ -17,6 +18,7 @@ __all__ = [
     "Attempt",
     "Event",
     "Gpu",
+    "Hold",
     "Idempotency",
     "Image",
     "Job",
@@ -29,6 +31,7 @@ __all__ = [
     "LedgerEntry",
     "Node",
     "Price",
+    "Purse",
     "Quota",
     "Seal",
     "SealHead",
