@@ -26,6 +26,7 @@ from api.routes import (
     node_files,
     nodes,
     prices,
+    secrets,
     tenants,
     usage,
 )
@@ -35,8 +36,24 @@ from api.transactions import Database
 from hints.changes import ChangeListener
 from hints.sender import Hints
 from store.engine import open_engine
+from store.master_keys import master_keys
 
-RESOURCES = (jobs, logs, artifacts, inputs, usage, images, gpus, keys, tenants, nodes, prices, node, node_files)
+RESOURCES = (
+    jobs,
+    logs,
+    artifacts,
+    inputs,
+    usage,
+    images,
+    gpus,
+    keys,
+    secrets,
+    tenants,
+    nodes,
+    prices,
+    node,
+    node_files,
+)
 
 
 def create_app(settings: ApiSettings) -> FastAPI:
@@ -72,6 +89,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
 @asynccontextmanager
 async def _opened(app: FastAPI, settings: ApiSettings) -> AsyncIterator[None]:
     """What the routes share, from the start of the process to its end."""
+    keys = master_keys(settings.secrets_key_file, settings.secrets_kms_command)
     engine = open_engine(settings.database_url, settings.transactions_max)
     hints = Hints(settings.redis_url)
     storage = await anyio.to_thread.run_sync(Storage, settings.storage_url)
@@ -81,6 +99,7 @@ async def _opened(app: FastAPI, settings: ApiSettings) -> AsyncIterator[None]:
             app.state.database = Database(engine, settings.transactions_max)
             app.state.hints = hints
             app.state.storage = storage
+            app.state.master_keys = keys
             app.state.logs = Logs(storage, settings.log_bytes_max)
             app.state.followers = Followers(listener, settings.followers_max)
             await anyio.to_thread.run_sync(hints.warm)

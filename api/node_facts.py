@@ -97,6 +97,7 @@ def order(claimed: Claimed) -> Order:
             "output_bytes": job.output_bytes,
             "devices": [device_view(gpu) for gpu in claimed.devices],
             "inputs": list(claimed.inputs),
+            "secrets": job.spec.get("secrets", []),
             "time_limit_us": job.time_limit_us,
             "grace_us": job.grace_us,
             "max_unreachable_us": job.max_unreachable_us,

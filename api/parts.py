@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 from api.logs import Logs
 from api.settings import ApiSettings
 from api.storage import Storage
+from store.sealing import MasterKeys
 
 
 def _settings(request: Request) -> ApiSettings:
@@ -24,6 +25,12 @@ def _logs(request: Request) -> Logs:
     return found
 
 
+def _master_keys(request: Request) -> MasterKeys:
+    found: MasterKeys = request.app.state.master_keys
+    return found
+
+
 AppSettings = Annotated[ApiSettings, Depends(_settings)]
 AppStorage = Annotated[Storage, Depends(_storage)]
 AppLogs = Annotated[Logs, Depends(_logs)]
+AppMasterKeys = Annotated[MasterKeys, Depends(_master_keys)]

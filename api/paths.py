@@ -10,6 +10,7 @@ from domain.errors import NotFound
 
 _ID = re.compile(r"[a-z]{3}_[0-9a-z]{26}")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
 
@@ -25,6 +26,12 @@ def _id_of(kind: str) -> AfterValidator:
 def _image_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise NotFound("image")
+    return text
+
+
+def _secret_name(text: str) -> str:
+    if not _SECRET.fullmatch(text):
+        raise NotFound("secret")
     return text
 
 
@@ -48,6 +55,7 @@ NodePath = Annotated[str, _id_of("node")]
 AttemptPath = Annotated[str, _id_of("attempt")]
 InputPath = Annotated[str, AfterValidator(_input_hash)]
 ImagePath = Annotated[str, AfterValidator(_image_name)]
+SecretPath = Annotated[str, AfterValidator(_secret_name)]
 ArtifactPath = Annotated[str, AfterValidator(_artifact_name)]
 
 ID_PATTERN = r"^[a-z]{3}_[0-9a-z]{26}$"

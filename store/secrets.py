@@ -1,12 +1,13 @@
 """Tenants' secrets. The store takes and gives them sealed: who opens them is elsewhere, and in no transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from domain.errors import Invalid, Limit, NotFound, SecretGone
+from domain.errors import Limit, NotFound, SecretGone
 from domain.ids import NodeId, TenantId
 from store.artifacts import Writable, writable
 from store.clock import now_us
@@ -92,17 +93,19 @@ def forget(session: Session, tenant_id: TenantId, name: str) -> None:
     session.flush()
 
 
-def check_kept(session: Session, tenant_id: TenantId, names: Sequence[str]) -> None:
-    """Refuse a job that names what is not there.
+def secrets_of(spec: Mapping[str, Any]) -> Sequence[str]:
+    """The names of the secrets that a job asks for."""
+    names: Sequence[str] = spec.get("secrets", ())
+    return names
 
-    Raises:
-        Invalid: the tenant has no secret of one of these names.
-    """
-    if not names:
-        return
-    held = session.exec(select(Secret.name).where(Secret.tenant_id == tenant_id, col(Secret.name).in_(names))).all()
-    for missing in sorted(set(names) - set(held)):
-        raise Invalid(f"there is no secret {missing}", "set it first: corral secrets set NAME")
+
+def kept_of(session: Session, wanted: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Which of these, as (tenant, name), are kept."""
+    if not wanted:
+        return set()
+    tenants, names = {tenant for tenant, _ in wanted}, {name for _, name in wanted}
+    query = select(Secret.tenant_id, Secret.name).where(col(Secret.tenant_id).in_(tenants), col(Secret.name).in_(names))
+    return {(tenant_id, name) for tenant_id, name in session.exec(query)} & set(wanted)
 
 
 def for_node(session: Session, node_id: NodeId, attempt_id: str, fence: int) -> Sequence[SealedSecret]:
@@ -114,7 +117,7 @@ def for_node(session: Session, node_id: NodeId, attempt_id: str, fence: int) -> 
         SecretGone: one was deleted since the job was submitted.
     """
     attempt = writable(session, node_id, attempt_id, fence)
-    names: Sequence[str] = session.exec(select(Job.spec).where(Job.id == attempt.job_id)).one().get("secrets", [])
+    names = secrets_of(session.exec(select(Job.spec).where(Job.id == attempt.job_id)).one())
     found = {
         row.name: row
         for row in session.exec(

@@ -22,6 +22,7 @@ from store.clock import now_us
 from store.events import Happened, record_all
 from store.ids import new_id
 from store.quotas import add_queued
+from store.secrets import kept_of, secrets_of
 from store.tables import Job, JobInput
 
 _ADD_JOBS, _ADD_INPUTS = insert(table_of(Job)), insert(table_of(JobInput))
@@ -90,6 +91,8 @@ def submit(session: Session, orders: Sequence[Order]) -> list[Sequence[Queued] |
     images = admitted_images(session, {job.image for order in orders for job in order.jobs})
     held = held_inputs(
         session, {(order.tenant_id, each) for order in orders for job in order.jobs for each in job.inputs}
+    ) | kept_of(
+        session, {(order.tenant_id, each) for order in orders for job in order.jobs for each in secrets_of(job.spec)}
     )
     now = now_us(session)
     written = _Written()
@@ -160,6 +163,9 @@ def _admitted(
     for sha256 in job.inputs:
         if (tenant_id, sha256) not in held:
             raise Invalid(f"there is no input {sha256}", "store it first with POST /v1/inputs")
+    for name in secrets_of(job.spec):
+        if (tenant_id, name) not in held:
+            raise Invalid(f"there is no secret {name}", "set it first: corral secrets set NAME")
     return job, image, wish
 
 

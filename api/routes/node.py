@@ -1,6 +1,10 @@
 """What a node's worker says: that it lives, and how its attempts fare. It can touch only what was assigned to it."""
 
+import base64
+
+import anyio
 from corral.node import (
+    AttemptSecrets,
     AttemptStanding,
     Claim,
     Ended,
@@ -10,6 +14,8 @@ from corral.node import (
     Progress,
     Registered,
     Registration,
+    SecretsAsked,
+    SecretValue,
     Started,
 )
 from fastapi import APIRouter, BackgroundTasks
@@ -18,14 +24,16 @@ from sqlmodel import Session
 from api.after_commit import Tell
 from api.auth import JoiningNode, NodeCaller, Token
 from api.node_facts import devices_seen, ending, facts, findings, heartbeat_answer, order, standing
-from api.parts import AppLogs, AppSettings
+from api.parts import AppLogs, AppMasterKeys, AppSettings
 from api.paths import AttemptPath
-from api.transactions import Writing
+from api.transactions import AppDatabase, Writing
 from domain.ids import NodeId
 from store import attempts, ends, nodes
 from store.artifacts import writable
 from store.events import record
 from store.jobs import job_of
+from store.sealing import unseal
+from store.secrets import for_node
 
 router = APIRouter(prefix="/node", tags=["node"])
 
@@ -59,6 +67,21 @@ def claim(attempt_id: AttemptPath, body: Claim, node_id: NodeCaller, session: Wr
     claimed = attempts.claim(session, node_id, attempt_id, body.fence)
     tell.changed(claimed.job.id)
     return order(claimed)
+
+
+@router.post("/attempts/{attempt_id}/secrets")
+async def give_secrets(
+    attempt_id: AttemptPath, body: SecretsAsked, node_id: NodeCaller, database: AppDatabase, keys: AppMasterKeys
+) -> AttemptSecrets:
+    """The values of the secrets that the job names, as they are now; recorded each time."""
+    held = await database.write(lambda session: for_node(session, node_id, attempt_id, body.fence))
+    values = await anyio.to_thread.run_sync(lambda: [unseal(keys, s.sealed, s.place, s.version) for s in held])
+    return AttemptSecrets(
+        secrets=[
+            SecretValue(name=each.name, value=base64.b64encode(value).decode())
+            for each, value in zip(held, values, strict=True)
+        ]
+    )
 
 
 @router.post("/attempts/{attempt_id}/started")

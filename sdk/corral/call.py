@@ -61,9 +61,11 @@ def create(path: str, answer: type[V], body: BaseModel, **params: object) -> Cal
     return Call("POST", path, _reader(answer), query(params), headers, _sent(body))
 
 
-def put(path: str, answer: type[V], body: BaseModel) -> Call[V]:
+def put(path: str, answer: type[V], body: BaseModel, **params: object) -> Call[V]:
     """Set something whole."""
-    return Call("PUT", path, _reader(answer), headers={"Content-Type": "application/json"}, body=_sent(body))
+    return Call(
+        "PUT", path, _reader(answer), query(params), headers={"Content-Type": "application/json"}, body=_sent(body)
+    )
 
 
 def act(path: str, answer: type[V], *, is_repeatable: bool) -> Call[V]:
@@ -71,9 +73,9 @@ def act(path: str, answer: type[V], *, is_repeatable: bool) -> Call[V]:
     return Call("POST", path, _reader(answer), is_repeatable=is_repeatable)
 
 
-def delete(path: str) -> Call[None]:
+def delete(path: str, **params: object) -> Call[None]:
     """Do away with something."""
-    return Call("DELETE", path, lambda _response: None)
+    return Call("DELETE", path, lambda _response: None, query(params))
 
 
 def query(params: Mapping[str, object]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from corral.contract import RESERVED_ENV, Argument, EnvName, Line, Name, Request, Sha256, View
 from corral.quantities import Duration, Size
+from corral.secrets import SECRETS_PER_JOB_MAX, SecretName
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 PRIORITIES = ("low", "normal", "high", "urgent")
@@ -49,6 +50,12 @@ def _command(command: list[str]) -> list[str]:
     return command
 
 
+def _once_each(names: list[str]) -> list[str]:
+    if len(set(names)) != len(names):
+        raise ValueError("a secret is named twice")
+    return names
+
+
 class Resources(Request):
     """What the job needs on its node."""
 
@@ -91,7 +98,8 @@ class JobSpec(Request):
     retry: Retry = Retry()
     max_unreachable: Duration | Literal["never"] = 900_000_000
     env: Annotated[dict[EnvName, Argument], AfterValidator(_tenant_env)] = {}
-    secrets: list[str] = Field(default=[], max_length=0)
+    secrets: Annotated[list[SecretName], AfterValidator(_once_each)] = Field(default=[], max_length=SECRETS_PER_JOB_MAX)
+    """Names of the tenant's secrets: files in /run/secrets, with the values that they have when the job starts."""
     inputs: list[Sha256] = Field(default=[], max_length=16)
     outputs: list[Literal["/out"]] = Field(default=["/out"], max_length=1)
     array: None = None

@@ -146,9 +146,29 @@ class Order(View):
     output_bytes: int
     devices: list[DeviceView]
     inputs: list[str]
+    secrets: list[str] = []
+    """Names; the values are asked for apart, and are never written down."""
     time_limit_us: int
     grace_us: int
     max_unreachable_us: int | None
+
+
+class SecretsAsked(Request):
+    fence: Fence
+
+
+class SecretValue(View):
+    """A secret that the attempt's job names."""
+
+    name: str
+    value: str = Field(repr=False)
+    """In base64."""
+
+
+class AttemptSecrets(View):
+    """The values, for the node that holds the attempt while it lives; each time they are given is recorded."""
+
+    secrets: list[SecretValue]
 
 
 class Started(Request):

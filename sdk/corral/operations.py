@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from corral.call import Call
 from corral.calls import accounts, cluster, ledger
 from corral.calls import jobs as job_calls
+from corral.calls import secrets as secret_calls
 from corral.contract import Page
 
 P = ParamSpec("P")
@@ -123,6 +124,10 @@ class Operations:
     prices = Listing(ledger.prices)
     set_price = Operation(ledger.set_price)
     take_back_price = Operation(ledger.take_back_price)
+
+    secrets = Listing(secret_calls.secrets)
+    set_secret = Operation(secret_calls.set_secret)
+    delete_secret = Operation(secret_calls.delete_secret)
 
     images = Listing(cluster.images)
     add_image = Operation(cluster.add_image)

@@ -14,6 +14,7 @@ from api.app import create_app
 from api.settings import ApiSettings
 from store.engine import open_engine, writing
 from store.keys import mint_key
+from store.master_keys import add_key
 
 NOWHERE = "unix:///nonexistent/corral-test-redis.sock"
 """The API needs no Redis; hints are dropped."""
@@ -23,7 +24,10 @@ IMAGE = "sha256:" + "a" * 64
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> ApiSettings:
     """Settings of an API process."""
-    return ApiSettings(database_url=database_url, redis_url=NOWHERE, storage_url=f"file://{tmp_path}/storage")
+    key_file = tmp_path / "secrets.key"
+    add_key(key_file)
+    storage_url = f"file://{tmp_path}/storage"
+    return ApiSettings(database_url=database_url, redis_url=NOWHERE, storage_url=storage_url, secrets_key_file=key_file)
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_another_tenants_ids_are_not_found_like_ids_of_nobody(tenant: Actor, riv
     job_id = tenant.made("/jobs", a_job())["id"]
     key_id = tenant.get("/keys").json()["items"][0]["id"]
     for method, path in TENANT_ROUTES:
-        if "{" not in path:
+        if "{" not in path or method == "PUT":  # a name of one's own to give
             continue
         body = {"json": {}} if method == "POST" else {}
         theirs = rival.send(method, fill(path, job_id=job_id, key_id=key_id), **body)

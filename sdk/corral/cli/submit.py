@@ -37,6 +37,9 @@ def submit(
     retry: Annotated[int | None, typer.Option(help="How often to try again.")] = None,
     retry_on: Annotated[list[str] | None, typer.Option(help='A cause, such as "oom" or "exit:75"; repeat.')] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be repeated.")] = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Found in /run/secrets; may be repeated.")
+    ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="NAME=TEXT", help="May be repeated.")] = None,
     inputs: Annotated[
         list[Path] | None, typer.Option("--input", metavar="DIR", help="Sent, and found in /in; may be repeated.")
@@ -53,7 +56,7 @@ def submit(
     said = {
         "image": image, "command": command or None, "name": name, "time_limit": time_limit, "grace": grace,
         "isolation": isolation, "priority": priority, "preemptible": preemptible or None,
-        "max_unreachable": max_unreachable, "env": pairs(env or (), "NAME=VALUE"),
+        "max_unreachable": max_unreachable, "env": pairs(env or (), "NAME=VALUE"), "secrets": secret,
         "labels": pairs(label or (), "NAME=TEXT"), "retry": {"limit": retry, "on": retry_on},
         "resources": {
             "gpus": gpus, "gpu_model": gpu_model, "gpu_memory_min": gpu_memory_min, "cpus": cpus,
