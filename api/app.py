@@ -8,6 +8,7 @@ from corral.contract import Problem
 from fastapi import APIRouter, FastAPI
 
 from api import problems
+from api.addresses import networks
 from api.bodies import BodyGuard
 from api.edge import Edge
 from api.following import Followers
@@ -15,6 +16,7 @@ from api.logs import Logs
 from api.metrics import Metrics, served
 from api.routes import (
     artifacts,
+    audit,
     gpus,
     health,
     images,
@@ -51,6 +53,7 @@ RESOURCES = (
     tenants,
     nodes,
     prices,
+    audit,
     node,
     node_files,
 )
@@ -82,7 +85,9 @@ def create_app(settings: ApiSettings) -> FastAPI:
     app.include_router(health.router)
     problems.install(app)
     app.add_middleware(BodyGuard, bytes_max=settings.json_bytes_max, seconds=settings.body_seconds)
-    app.add_middleware(Edge, metrics=metrics)  # added last, so it is outermost
+    app.add_middleware(
+        Edge, metrics=metrics, trusted=networks(settings.trusted_proxies)
+    )  # added last, so it is outermost
     return app
 
 

@@ -7,10 +7,11 @@ an `ActiveCaller`, which they are not.
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import BackgroundTasks, Depends
+from fastapi import BackgroundTasks, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlmodel import Session
 
+from api.audit import Actor
 from api.query import known_query
 from api.transactions import AppDatabase
 from domain.errors import Forbidden, Invalid, TenantSuspended, Unauthenticated
@@ -92,10 +93,13 @@ KnownQuery = Annotated[None, Depends(known_query)]
 """Asked for after the token: whoever has none learns nothing of a route."""
 
 
-async def _caller(token: Token, _: KnownQuery, database: AppDatabase, background: BackgroundTasks) -> Caller:
+async def _caller(
+    request: Request, token: Token, _: KnownQuery, database: AppDatabase, background: BackgroundTasks
+) -> Caller:
     found = await database.read(lambda session: keys.authenticate(session, token))
     if found.is_use_due:
         background.add_task(_note_use, database, found.key_id)  # after the answer: a reader never waits for a writer
+    request.state.actor = Actor(found.key_id, found.role, found.tenant_id, is_staff=found.tenant_id is None)
     return _of(found)
 
 
@@ -128,8 +132,10 @@ ActiveCaller = Annotated[Caller, Depends(_active)]
 AdminCaller = Annotated[Caller, Depends(_admin)]
 
 
-async def _node(token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
-    return await database.read(lambda session: node_of(session, token))
+async def _node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
+    node_id = await database.read(lambda session: node_of(session, token))
+    request.state.actor = Actor(node_id, "node", is_staff=True)
+    return node_id
 
 
 def node_of(session: Session, token: str) -> NodeId:
@@ -149,11 +155,12 @@ def node_of(session: Session, token: str) -> NodeId:
 NodeCaller = Annotated[NodeId, Depends(_node)]
 
 
-async def _joining(token: Token, _: KnownQuery, database: AppDatabase) -> NodeId | None:
+async def _joining(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId | None:
     if token.startswith(JOIN_MARK):
         await database.read(lambda session: check_join_token(session, token))
+        request.state.actor = Actor("", "joining", is_staff=True)
         return None
-    return await database.read(lambda session: node_of(session, token))
+    return await _node(request, token, _, database)
 
 
 JoiningNode = Annotated[NodeId | None, Depends(_joining)]

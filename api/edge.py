@@ -1,14 +1,17 @@
 """The outermost layer: no error leaves as anything but a problem, every answer is guarded, every request is counted."""
 
 import time
+from collections.abc import Sequence
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.addresses import Network, client_address
 from api.metrics import Metrics
 from api.problems import answer
+from store.ids import new_id
 
 GUARDS = {
     "X-Content-Type-Options": "nosniff",
@@ -43,9 +46,10 @@ ONE_ONLY = frozenset(
 class Edge:
     """An ASGI layer around all others."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, trusted: Sequence[Network] = ()) -> None:
         self._app = app
         self._metrics = metrics
+        self._trusted = trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
@@ -54,12 +58,16 @@ class Edge:
             return
         began = time.monotonic()
         status = 0
+        request_id = new_id("req")
+        scope.setdefault("state", {}).update(request_id=request_id, address=client_address(scope, self._trusted))
 
         async def guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _guard(MutableHeaders(scope=message), scope["path"])
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                _guard(headers, scope["path"])
             await send(message)
 
         try:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from sqlmodel import Session
 from starlette.responses import Response
 
+from api.audit import note_made, note_replay
 from api.auth import TenantCaller
 from store.idempotency import SECRET, Answer, Asked, earlier_answer, keep
 
@@ -39,14 +40,21 @@ class Once:
     ) -> Response:
         """The same, for a body of which only the hash is at hand."""
         if self.key is None:
-            return Response(make().model_dump_json(), 201, media_type=JSON)
+            return Response(_made(session, make).model_dump_json(), 201, media_type=JSON)
         asked = Asked(self.caller, self.key, self.route, body_sha256)
         earlier = earlier_answer(session, asked)
         if earlier is not None:
+            note_replay(session)
             return Response(earlier.body, earlier.status, {"Idempotent-Replay": "true"}, JSON)
-        answer = Answer(201, make().model_dump_json().encode())
+        answer = Answer(201, _made(session, make).model_dump_json().encode())
         keep(session, asked, Answer(201, SECRET) if is_secret else answer)
         return Response(answer.body, answer.status, media_type=JSON)
+
+
+def _made(session: Session, make: Callable[[], BaseModel]) -> BaseModel:
+    made = make()
+    note_made(session, str(getattr(made, "id", "")))
+    return made
 
 
 async def _asked_once(

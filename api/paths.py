@@ -60,3 +60,4 @@ ArtifactPath = Annotated[str, AfterValidator(_artifact_name)]
 
 ID_PATTERN = r"^[a-z]{3}_[0-9a-z]{26}$"
 TenantQuery = Annotated[str | None, Query(pattern=ID_PATTERN, description="For an admin: which tenant.")]
+TimeQuery = Annotated[int | None, Query(ge=0, le=2**62, description="Microseconds since the epoch, UTC.")]

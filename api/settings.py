@@ -39,6 +39,8 @@ class ApiSettings(BaseSettings):
     heartbeat_seconds: int = 10
     transactions_max: int = 10
     """Open transactions of one process, of each kind."""
+    trusted_proxies: str = ""
+    """Networks of proxies whose `X-Forwarded-For` is believed, with commas in between; nobody else's is."""
     metrics_port: int | None = None
     """None serves no metrics."""
     metrics_host: str = "127.0.0.1"

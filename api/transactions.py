@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlmodel import Session
 
+from api.audit import note_change
 from store.engine import reading, writing
 
 T = TypeVar("T")
@@ -87,10 +88,30 @@ async def _open_reading(database: AppDatabase) -> AsyncIterator[Session]:
         yield session
 
 
-async def _open_writing(database: AppDatabase) -> AsyncIterator[Session]:
+async def _open_writing(request: Request, database: AppDatabase) -> AsyncIterator[Session]:
     async with database.writing() as session:
         yield session
+        note_change(session, request, await request.json() if await request.body() else None)
 
 
+class AuditedWrites:
+    """Writing transactions of a route that streams, and so opens its own."""
+
+    def __init__(self, request: Request, database: AppDatabase) -> None:
+        self._request = request
+        self._database = database
+
+    async def write(self, change: Callable[[Session], T]) -> T:
+        """Do `change` in a thread and a transaction of its own, note it for the audit, and commit both."""
+
+        def noted(session: Session) -> T:
+            done = change(session)
+            note_change(session, self._request)
+            return done
+
+        return await self._database.write(noted)
+
+
+Writes = Annotated[AuditedWrites, Depends()]
 Reading = Annotated[Session, Depends(_open_reading, scope="function")]
 Writing = Annotated[Session, Depends(_open_writing, scope="function")]

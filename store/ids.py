@@ -6,12 +6,17 @@ from typing import Literal
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32, in lower case."""
-Prefix = Literal["ten", "key", "nod", "gpu", "job", "arr", "att", "all", "ent", "art", "tok", "prc"]
+Prefix = Literal["ten", "key", "nod", "gpu", "job", "arr", "att", "all", "ent", "art", "tok", "prc", "aud", "req"]
 
 
 def new_id(prefix: Prefix) -> str:
     """50 bits of time in microseconds, 80 random bits: nobody guesses one, and indexes grow at their end."""
-    value = ((time.time_ns() // 1000) << 80 | secrets.randbits(80)) & ((1 << 130) - 1)
+    return id_at(prefix, time.time_ns() // 1000, secrets.randbits(80))
+
+
+def id_at(prefix: Prefix, at_us: int, rest: int = 0) -> str:
+    """An id of that moment; without `rest` it sorts before all others of it."""
+    value = (at_us << 80 | rest) & ((1 << 130) - 1)
     digits = []
     for _ in range(26):
         value, digit = divmod(value, 32)

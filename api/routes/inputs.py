@@ -13,7 +13,7 @@ from api.paths import TenantQuery
 from api.places import input_place
 from api.storage import Storage, Upload
 from api.tar_check import check_tar
-from api.transactions import AppDatabase
+from api.transactions import Writes
 from api.uploads import receive
 from api.views.jobs import input_view
 from store.inputs import keep_input
@@ -32,7 +32,7 @@ TAR = ("application/x-tar", "application/octet-stream")
 async def store_input(
     request: Request,
     caller: ActiveCaller,
-    database: AppDatabase,
+    writes: Writes,
     storage: AppStorage,
     settings: AppSettings,
     once: AskedOnce,
@@ -47,7 +47,7 @@ async def store_input(
         arrived = await receive(request, upload, settings.chunk_seconds)
         name = input_place(owner, arrived.sha256)
         await anyio.to_thread.run_sync(_check_and_keep, storage, upload, name, arrived.size_bytes, settings)
-        return await database.write(
+        return await writes.write(
             lambda session: once.create_for(
                 session,
                 arrived.sha256,

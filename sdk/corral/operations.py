@@ -7,6 +7,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from corral.call import Call
 from corral.calls import accounts, cluster, ledger
+from corral.calls import audit as audit_calls
 from corral.calls import jobs as job_calls
 from corral.calls import secrets as secret_calls
 from corral.contract import Page
@@ -139,3 +140,6 @@ class Operations:
     resume_node = Operation(cluster.resume_node)
     lose_node = Operation(cluster.lose_node)
     create_join_token = Operation(cluster.create_join_token)
+
+    audit = Listing(audit_calls.audit)
+    verify_audit = Operation(audit_calls.verify_audit)

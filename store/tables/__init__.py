@@ -1,6 +1,7 @@
 """The tables. Times are microseconds since the epoch, UTC; money is micro-units; shares are thousandths of a GPU."""
 
 from store.tables.accounts import ApiKey, Quota, Tenant
+from store.tables.audit import AuditChain, AuditEntry
 from store.tables.books import Allocation, LedgerEntry, Price
 from store.tables.cluster import Gpu, Image, JoinToken, Node
 from store.tables.files import Artifact, StoredInput
@@ -16,6 +17,8 @@ __all__ = [
     "ApiKey",
     "Artifact",
     "Attempt",
+    "AuditChain",
+    "AuditEntry",
     "Event",
     "Gpu",
     "Hold",

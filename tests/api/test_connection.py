@@ -3,14 +3,12 @@
 import json
 import os
 import socket
-import threading
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from actors import Actor, a_tenant
 from fastapi import FastAPI
-from redis_parts import eventually
+from serving import served
 
 from api.connection import HEAD_BYTES_MAX, BoundedConnection
 
@@ -27,17 +25,9 @@ class ShortConnection(BoundedConnection):
 
 @pytest.fixture
 def port(app: FastAPI, admin: Actor) -> Iterator[int]:
-    """Where the application is served, with no lifespan of its own: the client of `admin` has started it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(app, http=ShortConnection, ws="none", lifespan="off", log_config=None, access_log=False)
-        )
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        eventually(lambda: server.started)
-        yield listener.getsockname()[1]
-        server.should_exit = True
-        thread.join()
+    """Where the application is served."""
+    with served(app, ShortConnection) as port:
+        yield port
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import sys
 
 import typer
-from corral.cli import account, artifacts, catalogue, jobs, keys, logs, secrets, show, submit
+from corral.cli import account, artifacts, audit, catalogue, jobs, keys, logs, secrets, show, submit
 from corral.cli.admin import images, ledger, nodes, prices, quota, tenants
 from corral.cli.admin import keys as tenant_keys
 from corral.cli.output import note, print_failure
@@ -27,6 +27,7 @@ for command in (
 app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.add_typer(keys.app, name="keys")
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(audit.app, name="audit")
 
 admin = typer.Typer(no_args_is_help=True, help="For admins.", rich_markup_mode=None)
 for name, part in (

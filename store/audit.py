@@ -1,0 +1,210 @@
+"""Who changed what: entries in hash chains, one for each tenant and one for the platform, with the change itself.
+
+What happens in a transaction is noted with `append`, and written by `write_pending` as the last thing before the
+commit: so a change that fails leaves no entry, and chains are locked last, and in one order.
+"""
+
+import secrets
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Label, bindparam, insert, literal_column, select, update
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlmodel import Session
+
+from domain.ids import TenantId
+from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
+from store.base import table_of
+from store.ids import id_at
+from store.tables import ApiKey, AuditChain, AuditEntry, Job
+from store.tenants import below
+
+PLATFORM = "platform"
+"""The chain of what concerns no one tenant, and of whatever the platform's staff does."""
+_HASHES = frozenset({"prev_hash", "hash"})
+_PENDING = "audit_pending"
+_VERIFIED_AT_ONCE = 1000
+_RANDOM_BITS = 40
+"""Of an id, below the entry's place in its chain: those of one moment sort by their place."""
+
+_ENTRY, _CHAIN = table_of(AuditEntry), table_of(AuditChain)
+_NOW: Label[int] = literal_column("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint").label("at_us")
+_IS_IT = _CHAIN.c.chain == bindparam("of")
+_HOLD = select(_CHAIN.c.length, _CHAIN.c.head).where(_IS_IT)
+_HOLD_AND_TIME = _HOLD.add_columns(_NOW).with_for_update()
+_MOVE = update(_CHAIN).where(_IS_IT).values(length=bindparam("new_length"), head=bindparam("new_head"))
+_ADD = insert(_ENTRY)
+_OWNERS = {
+    prefix: select(table_of(row).c.tenant_id).where(table_of(row).c.id == bindparam("of"))
+    for prefix, row in (("job", Job), ("key", ApiKey))
+}
+"""By an id's prefix: whose the thing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What somebody did, or the system by itself."""
+
+    chain: str
+    """A tenant's id, or `PLATFORM`."""
+    what: str
+    owned: str = ""
+    """A thing that a tenant owns: the change then belongs to that tenant's chain."""
+    is_staff: bool = False
+    """Made by the platform's staff: it stands in the platform's chain too, and only there with its address."""
+    actor: str = "system"
+    role: str = "system"
+    member_id: str | None = None
+    path: str = ""
+    target: str = ""
+    status: int = 0
+    request_id: str = ""
+    address: str = ""
+    changes: str = "{}"
+    """A JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCheck:
+    """What the verifier found in one chain."""
+
+    chain: str
+    length: int
+    """As its head says."""
+    head: str
+    flaw: Flaw | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries are asked for; None asks for all."""
+
+    actor: str | None = None
+    what: str | None = None
+    target: str | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+
+def append(session: Session, change: Change) -> None:
+    """Let the change be written down in this transaction, at its end.
+
+    The transaction must be one of `store.engine.writing`, or its owner must call `write_pending` before it commits.
+    """
+    session.info.setdefault(_PENDING, []).append(change)
+
+
+def write_pending(session: Session) -> None:
+    """Write what was noted. Called last before a commit."""
+    append_many(session, session.info.pop(_PENDING, ()))
+
+
+def append_many(session: Session, changes: Sequence[Change]) -> None:
+    """Write the changes: three statements for each chain, however many changes there are. Locks the chains."""
+    in_chain = attrgetter("chain")
+    placed = [each for change in changes for each in _placed(session, change)]
+    for chain, group in groupby(sorted(placed, key=in_chain), key=in_chain):
+        _extend(session, chain, list(group))
+
+
+def entries(
+    session: Session, scope: TenantId | None, asked: AuditFilter, limit: int, start_id: str | None
+) -> Sequence[Any]:
+    """Rows of the chains of the tenant and those below it (None: of all), newest first; one more than `limit`."""
+    query = select(_ENTRY)
+    if scope is not None:
+        query = query.where(_ENTRY.c.chain.in_(sorted(below(session, scope))))
+    for column in ("actor", "what", "target"):
+        if (value := getattr(asked, column)) is not None:
+            query = query.where(_ENTRY.c[column] == value)
+    if asked.since_us is not None:
+        query = query.where(_ENTRY.c.id >= id_at("aud", asked.since_us))
+    if asked.until_us is not None:
+        query = query.where(_ENTRY.c.id < id_at("aud", asked.until_us))
+    if start_id is not None:
+        query = query.where(_ENTRY.c.id < start_id)
+    return session.connection().execute(query.order_by(_ENTRY.c.id.desc()).limit(limit + 1)).all()
+
+
+def verify(session: Session, scope: TenantId | None) -> list[ChainCheck]:
+    """Every chain of the tenant and those below it (None: every one there is), and its first flaw if it has one."""
+    found = {row.chain: row for row in session.connection().execute(select(_CHAIN))}
+    known = sorted(found if scope is None else below(session, scope))
+    if scope is None:  # one whose head was removed is looked for among the entries
+        known = sorted({*known, *session.connection().scalars(select(_ENTRY.c.chain).distinct())})
+    return [_checked(session, chain, found.get(chain)) for chain in known]
+
+
+def _placed(session: Session, change: Change) -> list[Change]:
+    """The change, in each chain to which it belongs."""
+    owner = _owner(session, change.owned)
+    if owner is not None:
+        change = replace(change, chain=owner)
+    if not change.is_staff or change.chain == PLATFORM:
+        return [change]
+    return [replace(change, address=""), replace(change, chain=PLATFORM)]
+
+
+def _owner(session: Session, id: str) -> str | None:
+    query = _OWNERS.get(id.partition("_")[0])
+    return None if query is None else session.connection().execute(query, {"of": id}).scalar()
+
+
+def _checked(session: Session, chain: str, row: Any) -> ChainCheck:
+    head = ChainHead(0, GENESIS) if row is None else ChainHead(row.length, row.head or GENESIS)
+    with closing(_chain_entries(session, chain)) as found:
+        return ChainCheck(chain, head.count, head.hash, verify_chain(found, head))
+
+
+def _chain_entries(session: Session, chain: str) -> Generator[ChainEntry, None, None]:
+    query = select(_ENTRY).where(_ENTRY.c.chain == chain).order_by(_ENTRY.c.seq)
+    with session.connection().execute(query.execution_options(yield_per=_VERIFIED_AT_ONCE)) as streamed:
+        for row in streamed.mappings():
+            fields = {name: value for name, value in row.items() if name not in _HASHES}
+            yield ChainEntry(seq=row["seq"], prev_hash=row["prev_hash"], hash=row["hash"], fields=fields)
+
+
+def _extend(session: Session, chain: str, changes: Sequence[Change]) -> None:
+    length, head, at_us = _held(session, chain)
+    rows = []
+    for change in changes:
+        length += 1
+        fields: dict[str, Field] = {
+            "id": id_at("aud", at_us, length << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)),
+            "chain": chain,
+            "seq": length,
+            "at_us": at_us,
+            "actor": change.actor,
+            "member_id": change.member_id,
+            "role": change.role,
+            "what": change.what,
+            "path": change.path,
+            "target": change.target,
+            "status": change.status,
+            "request_id": change.request_id,
+            "address": change.address,
+            "changes": change.changes,
+        }
+        sealed = entry_hash(head, fields)
+        rows.append({**fields, "prev_hash": head, "hash": sealed})
+        head = sealed
+    session.connection().execute(_MOVE, {"of": chain, "new_length": length, "new_head": head})
+    session.connection().execute(_ADD, rows)
+
+
+def _held(session: Session, chain: str) -> tuple[int, str, int]:
+    """The chain's length and head, locked, and the time: read under the lock, so that it never runs back in a chain."""
+    is_postgres = session.get_bind().dialect.name == "postgresql"
+    query = _HOLD_AND_TIME if is_postgres else _HOLD
+    row = session.connection().execute(query, {"of": chain}).first()
+    if row is None:
+        begin = (postgres_insert if is_postgres else sqlite_insert)(_CHAIN)
+        session.connection().execute(begin.values(chain=chain, length=0, head="").on_conflict_do_nothing())
+        row = session.connection().execute(query, {"of": chain}).one()
+    return row.length, row.head or GENESIS, row.at_us if is_postgres else time.time_ns() // 1000
