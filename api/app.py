@@ -29,6 +29,7 @@ from api.routes import (
     nodes,
     prices,
     secrets,
+    signature_rules,
     tenants,
     usage,
 )
@@ -50,6 +51,7 @@ RESOURCES = (
     gpus,
     keys,
     secrets,
+    signature_rules,
     tenants,
     nodes,
     prices,

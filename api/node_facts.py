@@ -8,16 +8,22 @@ from corral.node import (
     DeviceReport,
     Ended,
     HeartbeatAnswer,
+    ImageFindings,
+    ImageTask,
     NodeFacts,
     Order,
     SandboxVerdict,
 )
 
+from api.views.images import signature_demand
 from api.views.jobs import device_view
 from domain.endings import Outcome
+from domain.images import SignatureRule
+from store import image_work
 from store.attempts import Claimed, Standing
 from store.devices_seen import DeviceSeen
 from store.ends import Ending, Finding
+from store.image_checks import Found
 from store.nodes import Beat, Facts
 
 
@@ -58,7 +64,7 @@ def devices_seen(reports: Sequence[DeviceReport]) -> tuple[DeviceSeen, ...]:
     )
 
 
-def heartbeat_answer(beat: Beat) -> HeartbeatAnswer:
+def heartbeat_answer(beat: Beat, tasks: Sequence[image_work.ImageTask]) -> HeartbeatAnswer:
     """What the worker is told in return."""
     return HeartbeatAnswer(
         beat=beat.beat,
@@ -73,10 +79,27 @@ def heartbeat_answer(beat: Beat) -> HeartbeatAnswer:
             for named, verdict in beat.verdicts
         ],
         assigned=[Assignment(attempt_id=each.attempt_id, fence=each.fence) for each in beat.assigned],
+        images=[
+            ImageTask(reference=task.reference, is_to_check=task.is_to_check, signature=signature_demand(task.rule))
+            for task in tasks
+        ],
     )
 
 
-def order(claimed: Claimed) -> Order:
+def found_image(said: ImageFindings) -> Found:
+    """What a node found behind a reference."""
+    return Found(
+        reference=said.reference,
+        findings=[each.model_dump() for each in said.findings],
+        refusals=said.refusals,
+        cuda=said.cuda,
+        size_bytes=said.size_bytes,
+        signed_by=said.signed_by,
+        trouble=said.trouble,
+    )
+
+
+def order(claimed: Claimed, rule: SignatureRule | None) -> Order:
     """What a worker that claimed an attempt is to run."""
     job, attempt = claimed.job, claimed.attempt
     return Order.model_validate(
@@ -88,6 +111,7 @@ def order(claimed: Claimed) -> Order:
             "level": attempt.level,
             "image_kind": job.image_kind,
             "image_reference": job.image_reference,
+            "signature": signature_demand(rule),
             "command": job.spec["command"],
             "env": job.spec["env"],
             "cpus_milli": job.cpus_milli,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corral import Client, JobSpec
 from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
-from corral.cluster import ImageSpec
+from corral.images import ImageSpec
 from corral.quantities import SIZE_UNITS
 
 from bench.clock_image import CLOCK, ensure_clock_image

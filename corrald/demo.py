@@ -14,7 +14,7 @@ from pathlib import Path
 
 from corral import Client
 from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
-from corral.cluster import ImageSpec
+from corral.images import ImageSpec
 from corral.jobs import IsolationLevel
 from corral.prices import PriceSpec
 from rich.console import Console

@@ -16,6 +16,16 @@ class CatalogueImage:
     kind: ImageKind
     reference: str
     min_cuda: str | None
+    blocked_for: str | None = None
+    """Why its digest starts nowhere; None if it does."""
+    refusals: Sequence[str] = ()
+    """Why a node's gate turned it away."""
+    tenants: frozenset[str] | None = None
+    """Who may use it, with all below them; None for everybody."""
+
+    def is_for(self, path: Sequence[str]) -> bool:
+        """Whether a tenant may use it, by itself or through one above it."""
+        return self.tenants is None or not self.tenants.isdisjoint(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +56,13 @@ def check(wish: Wish, image: CatalogueImage, path: Sequence[Rules]) -> None:
     """Whether such a job could ever run, under every quota of `path`.
 
     Raises:
-        Invalid: the image does not run at the level asked for.
+        Invalid: nothing of the image starts, or it does not run at the level asked for.
         BeyondQuota: a quota excludes the job, now and later.
     """
+    if image.blocked_for is not None:
+        raise Invalid(f"image {image.name} is blocked: {image.blocked_for}", "choose another, or ask an admin")
+    if image.refusals:
+        raise Invalid(f"image {image.name} was refused: {'; '.join(image.refusals)}", "choose another, or ask an admin")
     if not any(_may_run(image, level, wish.least_level) for level in Level):
         is_host = image.kind == ImageKind.HOST
         where = "process only" if is_host else "container and above only"

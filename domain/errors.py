@@ -12,6 +12,7 @@ CorralError
 │   ├── StaleFence         a newer attempt holds the right to write
 │   ├── StaleLeader        a newer leader has taken over
 │   ├── KeyReused          one idempotency key, two different bodies
+│   ├── ImageBlocked       an admin has blocked the image's digest
 │   ├── ShownOnce          a replay of an answer that held a secret
 │   ├── LogGap             a piece of a log that begins beyond what is held
 │   ├── NoSealingKey       nothing secret can be kept: the server has no key for it
@@ -111,6 +112,13 @@ class KeyReused(Conflict):
 
     def __init__(self) -> None:
         super().__init__("this Idempotency-Key was used with another request", "use a new key for a new request")
+
+
+class ImageBlocked(Conflict):
+    code = "image_blocked"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the image is blocked: {reason}", "an admin can unblock it")
 
 
 class ShownOnce(Conflict):

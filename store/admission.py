@@ -13,11 +13,13 @@ from domain.ids import TenantId
 from domain.levels import ImageKind, Level
 from domain.scheduling.snapshot import ANY_MODEL
 from store.base import table_of
+from store.blocked_digests import digest_column
 from store.locks import remember_tree
-from store.tables import Gpu, Image, Quota, StoredInput, Tenant
+from store.tables import Gpu, Image, ImageBlock, ImageCheck, ImageTenant, Quota, StoredInput, Tenant
 
 _TENANT, _QUOTA, _IMAGE = table_of(Tenant), table_of(Quota), table_of(Image)
 _GPU, _INPUT = table_of(Gpu), table_of(StoredInput)
+_BLOCK, _CHECK, _ALLOW = table_of(ImageBlock), table_of(ImageCheck), table_of(ImageTenant)
 
 _UP = (
     select(_TENANT.c.id.label("leaf"), _TENANT.c.id, literal(0).label("steps"))
@@ -47,8 +49,18 @@ _QUOTAS = (
     .with_for_update(of=_QUOTA)
 )
 """Whole trees in one statement; their quotas are locked in the order of `store.locks`. (SQLite needs no lock.)"""
-_IMAGES = select(_IMAGE.c.name, _IMAGE.c.kind, _IMAGE.c.reference, _IMAGE.c.min_cuda).where(
-    _IMAGE.c.name.in_(bindparam("names", expanding=True)), _IMAGE.c.state == "admitted"
+_IMAGES = (
+    select(
+        *(_IMAGE.c[name] for name in ("name", "kind", "reference", "min_cuda", "is_restricted")),
+        _BLOCK.c.reason.label("blocked_for"),
+        _CHECK.c.refusals,
+    )
+    .outerjoin(_BLOCK, _BLOCK.c.digest == digest_column(_IMAGE.c.reference))
+    .outerjoin(_CHECK, (_CHECK.c.reference == _IMAGE.c.reference) & (_CHECK.c.state == "refused"))
+    .where(_IMAGE.c.name.in_(bindparam("names", expanding=True)), _IMAGE.c.state == "admitted")
+)
+_ALLOWED = select(_ALLOW.c.image_name, _ALLOW.c.tenant_id).where(
+    _ALLOW.c.image_name.in_(bindparam("names", expanding=True))
 )
 _DEVICES = (
     select(_GPU.c.model, _GPU.c.memory_bytes, func.count().label("number"))
@@ -134,9 +146,24 @@ def lock_tenants(session: Session, tenant_ids: Collection[str]) -> tuple[dict[st
 
 
 def admitted_images(session: Session, names: Collection[str]) -> dict[str, CatalogueImage]:
-    """Those of the catalogue by these names that may be used now."""
-    rows = session.connection().execute(_IMAGES, {"names": sorted(names)})
-    return {row.name: CatalogueImage(row.name, ImageKind(row.kind), row.reference, row.min_cuda) for row in rows}
+    """Those of the catalogue by these names that are not retired."""
+    rows = session.connection().execute(_IMAGES, {"names": sorted(names)}).all()
+    allowed: dict[str, set[str]] = {row.name: set() for row in rows if row.is_restricted}
+    if allowed:
+        for name, tenant_id in session.connection().execute(_ALLOWED, {"names": sorted(allowed)}):
+            allowed[name].add(tenant_id)
+    return {
+        row.name: CatalogueImage(
+            name=row.name,
+            kind=ImageKind(row.kind),
+            reference=row.reference,
+            min_cuda=row.min_cuda,
+            blocked_for=row.blocked_for,
+            refusals=row.refusals or (),
+            tenants=frozenset(allowed[row.name]) if row.is_restricted else None,
+        )
+        for row in rows
+    }
 
 
 def held_inputs(session: Session, wanted: Collection[tuple[str, str]]) -> set[tuple[str, str]]:

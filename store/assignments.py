@@ -16,6 +16,7 @@ from domain.money import dearest_micro
 from domain.scheduling.snapshot import WHOLE_GPU, Placement
 from domain.states import AttemptState, JobState
 from store.base import table_of
+from store.blocked_digests import is_blocked
 from store.clock import now_us
 from store.events import record
 from store.holds import PurseShort, hold_most
@@ -30,6 +31,7 @@ _JOB, _NODE, _GPU = table_of(Job), table_of(Node), table_of(Gpu)
 _START = (
     update(_JOB)
     .where(_JOB.c.id == bindparam("of"), _JOB.c.state == JobState.QUEUED.value, _JOB.c.cancel_requested.is_(False))
+    .where(~is_blocked(_JOB.c.image_reference))
     .values(
         state=JobState.RUNNING.value, fence=_JOB.c.fence + 1, reason_code=None, reason_text=None, reason_numbers=None
     )
@@ -102,7 +104,7 @@ def assign(session: Session, placement: Placement) -> Assigned:
         PlacementRefused: the job, a device, the node, the quota or a purse is no longer as planned.
     """
     if not _changes(session, _START, of=placement.job_id):
-        raise PlacementRefused("the job is no longer queued")
+        raise PlacementRefused("the job is no longer queued, or its image is blocked")
     job = session.connection().execute(_WANTED, {"of": placement.job_id}).one()
     now = now_us(session)
     _take_room(session, job, placement)

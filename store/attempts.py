@@ -13,6 +13,7 @@ from sqlmodel import Session, col, select
 from domain.errors import NotFound, StaleFence
 from domain.states import AttemptEvent, AttemptState, next_attempt_state
 from store.base import table_of
+from store.blocked_digests import check_not_blocked
 from store.clock import now_us
 from store.events import record
 from store.tables import Allocation, Attempt, Gpu, Job, JobInput
@@ -66,6 +67,7 @@ def claim(session: Session, node_id: str, attempt_id: str, fence: int) -> Claime
     Raises:
         NotFound: it is not an attempt of this node.
         StaleFence: the attempt is over, or was never this fence's.
+        ImageBlocked: its image was blocked since it was assigned.
     """
     values = {"of": attempt_id, "on": node_id, "under": fence, "now": now_us(session)}
     is_taken = session.connection().execute(_CLAIM, values).rowcount == 1
@@ -76,6 +78,7 @@ def claim(session: Session, node_id: str, attempt_id: str, fence: int) -> Claime
     if fence != attempt.fence or fence != job.fence or attempt.state not in CLAIMED_STATES:
         raise StaleFence(attempt_id, fence)
     if is_taken:
+        check_not_blocked(session, job.image_reference)
         _tell(session, attempt, "claimed", "its node took it and prepares it")
     devices = session.exec(
         select(Gpu)
@@ -115,6 +118,16 @@ def started(
     elif attempt.state == AttemptState.ENDED:
         raise StaleFence(attempt_id, fence)
     return standing(session, attempt_id)
+
+
+def note_pull(session: Session, attempt_id: str, pull: Mapping[str, int]) -> None:
+    """How far the pull of its image has come: for its page, and no event."""
+    session.execute(
+        update(Attempt)
+        .where(col(Attempt.id) == attempt_id, col(Attempt.state) == AttemptState.PREPARING)
+        .values(pull=dict(pull))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def order_stop(session: Session, attempt_id: str, reason: str) -> StopHint | None:

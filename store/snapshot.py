@@ -12,6 +12,7 @@ from domain.levels import ImageKind, Level
 from domain.scheduling.snapshot import ANY_MODEL, Demand, Device, Reason, Snapshot, TenantShare
 from domain.scheduling.snapshot import Node as NodeView
 from domain.states import JobState
+from store.barred_images import barred_images
 from store.base import Row
 from store.tables import Gpu, Job, Node, Quota, Tenant
 
@@ -46,7 +47,7 @@ _CHANGING = _columns(Job, "id tenant_id fence priority not_before_us reason_code
 _JOBS = _columns(
     Job,
     "id fence tenant_id priority submitted_us not_before_us gpus models gpu_memory_min_bytes cpus_milli memory_bytes"
-    " scratch_bytes output_bytes least_level image_kind min_cuda avoid_nodes",
+    " scratch_bytes output_bytes least_level image_kind image_reference min_cuda avoid_nodes",
 ).where(_IS_WAITING, _JOB.id.in_(bindparam("wanted", expanding=True)))
 
 
@@ -74,6 +75,7 @@ class SnapshotReader:
             nodes=_nodes(session),
             tenants={TenantId(each): _share(tenants[each], quotas[each]) for each in tenants},
             queue=self._queue(session, levels),
+            barred_images=barred_images(session),
         )
 
     def _queue(self, session: Session, levels: Mapping[str, frozenset[Level]]) -> tuple[Demand, ...]:
@@ -208,6 +210,7 @@ def _demand(row: Any, allowed_levels: frozenset[Level]) -> Demand:
         image_kind=ImageKind(row.image_kind),
         min_cuda=_version(row.min_cuda),
         avoid=frozenset(NodeId(each) for each in row.avoid_nodes),
+        image_reference=row.image_reference,
     )
 
 

@@ -154,7 +154,7 @@ def _admitted(
     held: set[tuple[str, str]],
 ) -> _Admitted:
     image = images.get(job.image)
-    if image is None:
+    if image is None or not image.is_for(tenant.path):
         raise Invalid(f"there is no image {job.image} in the catalogue", "see GET /v1/images")
     least = job.least_level or tenant.default_isolation
     time_limit_us = job.time_limit_us or tenant.default_time_limit_us

@@ -10,6 +10,7 @@ from corral.node import (
     Ended,
     Heartbeat,
     HeartbeatAnswer,
+    ImageFindings,
     Order,
     Progress,
     Registered,
@@ -23,12 +24,22 @@ from sqlmodel import Session
 
 from api.after_commit import Tell
 from api.auth import JoiningNode, NodeCaller, Token
-from api.node_facts import devices_seen, ending, facts, findings, heartbeat_answer, order, standing
+from api.node_facts import (
+    devices_seen,
+    ending,
+    facts,
+    findings,
+    found_image,
+    heartbeat_answer,
+    order,
+    standing,
+)
 from api.parts import AppLogs, AppMasterKeys, AppSettings
 from api.paths import AttemptPath
 from api.transactions import AppDatabase, Writing
 from domain.ids import NodeId
-from store import attempts, ends, nodes
+from domain.images import rule_for
+from store import attempts, ends, image_checks, image_work, nodes, signature_rules
 from store.artifacts import writable
 from store.events import record
 from store.jobs import job_of
@@ -58,7 +69,15 @@ def heartbeat(body: Heartbeat, node_id: NodeCaller, session: Writing, tell: Tell
     beat = nodes.heartbeat(session, node_id, body.boot_id, devices_seen(body.devices), held, body.problems)
     if beat.is_news:
         tell.wake()
-    return heartbeat_answer(beat)
+    tasks = image_work.exchange(session, node_id, [image.model_dump() for image in body.images])
+    return heartbeat_answer(beat, tasks)
+
+
+@router.post("/images/findings", status_code=204)
+def image_findings(body: ImageFindings, node_id: NodeCaller, session: Writing, tell: Tell) -> None:
+    """What was found behind a reference that this node was asked to look at."""
+    image_checks.note_found(session, node_id, found_image(body))
+    tell.wake()
 
 
 @router.post("/attempts/{attempt_id}/claim")
@@ -66,7 +85,7 @@ def claim(attempt_id: AttemptPath, body: Claim, node_id: NodeCaller, session: Wr
     """Take an attempt that waits for this node; taking it again gives the same order."""
     claimed = attempts.claim(session, node_id, attempt_id, body.fence)
     tell.changed(claimed.job.id)
-    return order(claimed)
+    return order(claimed, rule_for(claimed.job.image_reference, signature_rules.rules(session)))
 
 
 @router.post("/attempts/{attempt_id}/secrets")
@@ -100,6 +119,10 @@ def progress(
 ) -> AttemptStanding:
     """Something worth telling while the attempt is prepared."""
     attempt = writable(session, node_id, attempt_id, body.fence)
+    if body.pull is not None:
+        attempts.note_pull(session, attempt_id, body.pull.model_dump())
+        tell.changed(attempt.job_id)
+        return standing(attempts.standing(session, attempt_id))
     record(
         session,
         "progress",

@@ -1,14 +1,9 @@
-"""Nodes, devices and images, as they are shown."""
+"""Nodes and devices, as they are shown."""
 
-from corral.cluster import GpuAvailability, ImageView, NodeGpuView, NodeView
+from corral.cluster import GpuAvailability, NodeGpuView, NodeView
 
 from store.devices import Availability, NodeRecord
-from store.tables import Gpu, Image, Node
-
-
-def image_view(image: Image) -> ImageView:
-    """A catalogue entry."""
-    return ImageView.model_validate(image.model_dump())
+from store.tables import Gpu, Node
 
 
 def gpu_availability(kind: Availability) -> GpuAvailability:
@@ -43,6 +38,7 @@ def node_view(record: NodeRecord) -> NodeView:
             "beat": node.beat,
             "last_beat_at": node.last_beat_us,
             "gpus": [_gpu(gpu) for gpu in record.gpus],
+            "images": node.images,
         }
     )
 

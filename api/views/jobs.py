@@ -1,6 +1,7 @@
 """Jobs, attempts, events and artifacts, as they are shown."""
 
 from corral.jobs import ArtifactView, AttemptView, DeviceView, EventView, InputView, JobSpec, JobView, WaitReason
+from corral.pulls import PullProgress
 
 from domain.states import JobState
 from store.jobs import AttemptRecord, JobRecord, NumberedEvent
@@ -79,6 +80,7 @@ def attempt_view(record: AttemptRecord) -> AttemptView:
         prepare_us=attempt.prepare_us,
         run_us=attempt.run_us,
         stop_us=attempt.stop_us,
+        pull=None if attempt.pull is None or attempt.state != "preparing" else PullProgress(**attempt.pull),
         isolation=attempt.isolation,
         skipped=attempt.skipped,
     )

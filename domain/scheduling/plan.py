@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 
 from domain.ids import Instant, JobId
+from domain.images import digest_of
 from domain.scheduling import reasons
 from domain.scheduling.capacity import Capacity, Fits
 from domain.scheduling.fit import FreeRoom
@@ -24,6 +25,7 @@ class _Pass:
 
     def __init__(self, snapshot: Snapshot, now: Instant) -> None:
         self._now = now
+        self._barred_images = snapshot.barred_images
         self._capacity = Capacity(snapshot.nodes)
         self._open_capacity = Capacity(node for node in snapshot.nodes if node.is_open)
         self._free = FreeRoom(snapshot.nodes)
@@ -50,6 +52,8 @@ class _Pass:
             return suspended
         if demand.not_before > self._now:
             return reasons.back_off(demand)
+        if barred := self._barred(demand):
+            return barred
         shape = shape_of(demand)
         equals = (demand.tenant_id, demand.avoid, shape)
         if equals in self._blocked:
@@ -58,6 +62,11 @@ class _Pass:
         if isinstance(decision, Reason):
             self._blocked[equals] = decision
         return decision
+
+    def _barred(self, demand: Demand) -> Reason | None:
+        """Why nothing of its image starts now."""
+        known, reference = self._barred_images, demand.image_reference
+        return (known.get(reference) or known.get(digest_of(reference))) if known else None
 
     def _try(self, demand: Demand, shape: Hashable) -> Placement | Reason:
         """Capacity, then quota, then what is free."""

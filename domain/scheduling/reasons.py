@@ -30,6 +30,23 @@ def tenant_suspended(steps_up: int) -> Reason:
     return Reason("tenant_suspended", f"{whose} suspended; an admin can resume it", {"steps_up": steps_up})
 
 
+def image_blocked(why: str) -> Reason:
+    """An admin has blocked the image."""
+    return Reason("image_blocked", f"its image is blocked: {why}; an admin can unblock it", {})
+
+
+def image_refused(refusals: Sequence[str]) -> Reason:
+    """A node's image gate, or the check of its signature, has turned the image away."""
+    text = f"its image was refused: {'; '.join(refusals)}; submit it with another, or ask an admin"
+    return Reason("image_refused", text, {"refusals": len(refusals)})
+
+
+def image_unchecked(trouble: str | None) -> Reason:
+    """Nobody has checked the image's signature yet."""
+    text = f"last trouble: {trouble}" if trouble else "a node that could run it checks it soon"
+    return Reason("image_unchecked", f"the signature of its image has not been checked yet; {text}", {})
+
+
 def quota_running(bound: Bound) -> Reason:
     """The tenant, or one above it, runs as many jobs as it may."""
     numbers = {"asked": 1, "steps_up": bound.steps_up}

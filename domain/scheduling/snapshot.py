@@ -1,7 +1,7 @@
 """What the policy sees: the cluster, the tenants and the queue at one moment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
@@ -88,6 +88,8 @@ class Demand:
     """CUDA version of the image, which the node's driver must run; None for an image without CUDA."""
     avoid: frozenset[NodeId]
     """Nodes where a try of it failed by the platform's fault, passed over while another fits."""
+    image_reference: str = ""
+    """What its image pins: `repository@sha256:…`, an engine's id, or `host`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class Snapshot:
     nodes: tuple[Node, ...]
     tenants: Mapping[TenantId, TenantShare]
     queue: tuple[Demand, ...]
+    barred_images: Mapping[str, "Reason"] = field(default_factory=dict)
+    """Images that start nowhere now, by reference or by the digest at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +121,8 @@ class Reason:
     """Why a job waits: a stable code, the numbers, a sentence."""
 
     code: str
-    """`quota_gpus`, `quota_running`, `tenant_suspended`, `back_off`, `no_node`, `no_level`, `no_model`, `no_memory`,
-    `no_driver`, `no_device`, `no_room`."""
+    """`quota_gpus`, `quota_running`, `tenant_suspended`, `back_off`, `image_blocked`, `image_refused`,
+    `image_unchecked`, `no_node`, `no_level`, `no_model`, `no_memory`, `no_driver`, `no_device`, `no_room`."""
     text: str
     numbers: Mapping[str, int]
 

@@ -1,37 +1,11 @@
-"""Nodes, devices and images: what there is to run on."""
+"""Nodes and devices: what there is to run on."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from corral.contract import Line, Name, Request, View
-from corral.jobs import ImageName, IsolationLevel
-from pydantic import Field, StringConstraints
-
-ImageReference = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^(host|sha256:[0-9a-f]{64}|[a-z0-9][a-z0-9.-]{0,200}(:[0-9]{1,5})?(/[a-z0-9._-]{1,100}){1,8}@sha256:[0-9a-f]{64})$"
-    ),
-]
-"""`repo@sha256:…`, or an engine's image id for an image built on the spot, or `host`. Never a tag."""
-
-
-class ImageSpec(Request):
-    """An image to be admitted to the catalogue."""
-
-    name: ImageName
-    reference: ImageReference
-    min_cuda: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]?\.[0-9]{1,2}$")] | None = None
-    """CUDA version inside, such as "12.8"; None for an image without CUDA."""
-    description: Line | None = None
-
-
-class ImageView(View):
-    name: str
-    kind: Literal["host", "engine"]
-    reference: str
-    min_cuda: str | None
-    description: str | None
-    state: Literal["admitted", "retired"]
+from corral.contract import Name, Request, View
+from corral.images import NodeImage
+from corral.jobs import IsolationLevel
+from pydantic import Field
 
 
 class GpuAvailability(View):
@@ -76,6 +50,8 @@ class NodeView(View):
     beat: int
     last_beat_at: int | None
     gpus: list[NodeGpuView]
+    images: list[NodeImage]
+    """What its worker has pulled, or is pulling."""
 
 
 class JoinTokenSpec(Request):

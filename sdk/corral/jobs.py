@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from corral.contract import RESERVED_ENV, Argument, EnvName, Line, Name, Request, Sha256, View
+from corral.pulls import PullProgress
 from corral.quantities import Duration, Size
 from corral.secrets import SECRETS_PER_JOB_MAX, SecretName
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
@@ -151,6 +152,8 @@ class AttemptView(View):
     prepare_us: int | None
     run_us: int | None
     stop_us: int | None
+    pull: PullProgress | None
+    """How far the pull of its image has come, while it is prepared."""
     isolation: dict[str, Any] | None
     """The isolation record: what was observed before the first instruction."""
     skipped: list[dict[str, str]] = []

@@ -6,6 +6,7 @@ A worker sends its node's own token and may touch only what was assigned to its 
 from typing import Annotated, Any, Literal
 
 from corral.contract import Line, Name, Request, View
+from corral.images import CudaVersion, ImageReference
 from corral.jobs import DeviceView, IsolationLevel
 from pydantic import Field
 
@@ -80,6 +81,65 @@ class Registered(View):
     heartbeat_seconds: int
 
 
+class PullReport(Request):
+    """How far a pull has come. The sizes are those of the layers that have been announced so far."""
+
+    layers_done: int = Field(ge=0, le=10_000)
+    layers: int = Field(ge=0, le=10_000)
+    bytes_done: int = Field(ge=0, le=2**62)
+    bytes_total: int = Field(ge=0, le=2**62)
+
+
+class ImageReport(Request):
+    """An image that the worker has pulled, or is pulling."""
+
+    reference: ImageReference
+    size_bytes: int | None = Field(default=None, ge=0, le=2**62)
+    pull: PullReport | None = None
+
+
+class SignatureDemand(View):
+    """Whose signature an image must carry: that of a key, or of an identity that an issuer vouched for."""
+
+    rule_id: str
+    key_pem: str | None
+    identity: str | None
+    issuer: str | None
+    transparency_log: bool
+
+
+class ImageTask(View):
+    """An image that a node should pull before a job needs it, or look at for the catalogue."""
+
+    reference: str
+    is_to_check: bool
+    """Answer with what was found."""
+    signature: SignatureDemand | None
+    """For a check: the signature to be looked for."""
+
+
+class FoundSetting(Request):
+    """A setting of an image's that counts for nothing here."""
+
+    name: str = Field(max_length=300)
+    found: str = Field(max_length=1000)
+    instead: str = Field(max_length=300)
+
+
+class ImageFindings(Request):
+    """What a node found behind a reference that it was asked to look at."""
+
+    reference: ImageReference
+    findings: list[FoundSetting] = Field(default=[], max_length=1000)
+    refusals: list[Annotated[str, Field(max_length=500)]] = Field(default=[], max_length=100)
+    """Why it may not run; empty if it may."""
+    cuda: CudaVersion | None = None
+    size_bytes: int | None = Field(default=None, ge=0, le=2**62)
+    signed_by: str | None = Field(default=None, max_length=500)
+    trouble: str | None = Field(default=None, max_length=500)
+    """Why it could not look at all: the registry is away, say. Then the rest says nothing."""
+
+
 class HeldSandbox(Request):
     """A sandbox that the worker holds."""
 
@@ -95,6 +155,7 @@ class Heartbeat(Request):
     devices: list[DeviceReport] = Field(max_length=DEVICES_MAX)
     held: list[HeldSandbox] = Field(max_length=10_000)
     problems: list[str] = Field(default=[], max_length=50)
+    images: list[ImageReport] = Field(default=[], max_length=1000)
 
 
 class SandboxVerdict(View):
@@ -121,6 +182,7 @@ class HeartbeatAnswer(View):
     verdicts: list[SandboxVerdict]
     assigned: list[Assignment]
     """A second way for hints that were lost."""
+    images: list[ImageTask] = []
 
 
 class Claim(Request):
@@ -137,6 +199,8 @@ class Order(View):
     level: IsolationLevel
     image_kind: Literal["host", "engine"]
     image_reference: str
+    signature: SignatureDemand | None = None
+    """What the image must be signed with, or nothing of it starts."""
     command: list[str]
     env: dict[str, str]
     cpus_milli: int
@@ -185,6 +249,8 @@ class Progress(Request):
 
     fence: Fence
     text: str = Field(max_length=500)
+    pull: PullReport | None = None
+    """Of its image. Then `text` is for nobody: what changes every second is no event."""
 
 
 class SkippedFile(Request):

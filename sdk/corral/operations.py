@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from corral.call import Call
 from corral.calls import accounts, cluster, ledger
 from corral.calls import audit as audit_calls
+from corral.calls import images as image_calls
 from corral.calls import jobs as job_calls
 from corral.calls import secrets as secret_calls
 from corral.contract import Page
@@ -130,9 +131,17 @@ class Operations:
     set_secret = Operation(secret_calls.set_secret)
     delete_secret = Operation(secret_calls.delete_secret)
 
-    images = Listing(cluster.images)
-    add_image = Operation(cluster.add_image)
-    retire_image = Operation(cluster.retire_image)
+    images = Listing(image_calls.images)
+    image = Operation(image_calls.image)
+    add_image = Operation(image_calls.add_image)
+    retire_image = Operation(image_calls.retire_image)
+    block_image = Operation(image_calls.block_image)
+    unblock_image = Operation(image_calls.unblock_image)
+    allow_image = Operation(image_calls.allow_image)
+    check_image = Operation(image_calls.check_image)
+    signature_rules = Listing(image_calls.signature_rules)
+    add_signature_rule = Operation(image_calls.add_signature_rule)
+    remove_signature_rule = Operation(image_calls.remove_signature_rule)
     gpus = Listing(cluster.gpus)
     nodes = Listing(cluster.nodes)
     node = Operation(cluster.node)

@@ -3,8 +3,9 @@
 from store.tables.accounts import ApiKey, Quota, Tenant
 from store.tables.audit import AuditChain, AuditEntry
 from store.tables.books import Allocation, LedgerEntry, Price
-from store.tables.cluster import Gpu, Image, JoinToken, Node
+from store.tables.cluster import Gpu, JoinToken, Node
 from store.tables.files import Artifact, StoredInput
+from store.tables.images import Image, ImageBlock, ImageCheck, ImageTenant, ImageWish, SignatureRule
 from store.tables.jobs import Attempt, Job, JobInput
 from store.tables.purses import Hold, Purse
 from store.tables.seals import Seal, SealHead
@@ -24,6 +25,10 @@ __all__ = [
     "Hold",
     "Idempotency",
     "Image",
+    "ImageBlock",
+    "ImageCheck",
+    "ImageTenant",
+    "ImageWish",
     "Job",
     "JobArray",
     "JobDependency",
@@ -39,6 +44,7 @@ __all__ = [
     "Seal",
     "SealHead",
     "Secret",
+    "SignatureRule",
     "StoredInput",
     "Tenant",
 ]

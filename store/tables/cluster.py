@@ -1,4 +1,4 @@
-"""Nodes, their devices, and the catalogue of images."""
+"""Nodes and their devices."""
 
 from typing import Any
 
@@ -31,6 +31,8 @@ class Node(Row, table=True):
     level_reports: list[dict[str, Any]] = json(default_factory=list)
     labels: dict[str, str] = json(default_factory=dict)
     problems: list[str] = json(default_factory=list)
+    images: list[dict[str, Any]] = json(default_factory=list)
+    """What its worker has pulled or is pulling, as its last heartbeat said."""
     beat: int = big(default=0)
     last_beat_us: int | None = big(default=None)
     cpus_milli: int = big(default=0)
@@ -77,17 +79,3 @@ class Gpu(Row, table=True):
     generation: int = big(default=0)
     """Grows whenever it is taken or let go, so that a late finding about an earlier holder changes nothing."""
     used_milli: int = 0
-
-
-class Image(Row, table=True):
-    """A catalogue entry."""
-
-    __tablename__ = "image"
-
-    name: str = Field(primary_key=True)
-    kind: str
-    reference: str
-    min_cuda: str | None = None
-    description: str | None = None
-    state: str = "admitted"
-    created_us: int = big()

@@ -110,6 +110,8 @@ class Attempt(Row, table=True):
     memory_bytes: int = big()
     scratch_bytes: int = big()
     """Held on the node: scratch and output together."""
+    pull: dict[str, Any] | None = json(default=None)
+    """How far the pull of its image has come, while it is prepared."""
     isolation: dict[str, Any] | None = json(default=None)
     skipped: list[dict[str, str]] = json(default_factory=list)
     log_bytes: int = big(default=0)

@@ -17,8 +17,7 @@ from store.tables import ApiKey, Job
 
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
 NODE = "/v1/node/"
-ADMIN = ("/v1/tenants", "/v1/nodes", "/v1/prices")
-ADMIN_TOO = {("POST", "/v1/images"), ("POST", "/v1/images/{name}/retire")}
+ADMIN = ("/v1/tenants", "/v1/nodes", "/v1/prices", "/v1/signature-rules")
 SOME_ID = "0" * 26
 SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://matrix")
 
@@ -30,7 +29,8 @@ def routes() -> list[tuple[str, str]]:
 
 
 ROUTES = [route for route in routes() if route not in OPEN]
-ADMIN_ROUTES = [route for route in ROUTES if route in ADMIN_TOO or route[1].startswith(ADMIN)]
+CATALOGUE_CHANGES = [route for route in ROUTES if route[1].startswith("/v1/images") and route[0] != "GET"]
+ADMIN_ROUTES = CATALOGUE_CHANGES + [route for route in ROUTES if route[1].startswith(ADMIN)]
 NODE_ROUTES = [route for route in ROUTES if route[1].startswith(NODE)]
 TENANT_ROUTES = [route for route in ROUTES if route not in ADMIN_ROUTES and route not in NODE_ROUTES]
 
@@ -43,6 +43,7 @@ def fill(path: str, **ids: str) -> str:
         "key_id": f"key_{SOME_ID}",
         "node_id": f"nod_{SOME_ID}",
         "attempt_id": f"att_{SOME_ID}",
+        "rule_id": f"sig_{SOME_ID}",
         "name": "x",
         "sha256": "sha256:" + "0" * 64,
     } | ids

@@ -8,8 +8,9 @@ import pytest
 from actors import Actor
 from corral import ApiError, Client
 from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
-from corral.cluster import ImageSpec, JoinTokenSpec
+from corral.cluster import JoinTokenSpec
 from corral.following import JobEnd, StateChange
+from corral.images import ImageSpec
 from corral.prices import PriceSpec
 from fastapi.testclient import TestClient
 

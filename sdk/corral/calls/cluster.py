@@ -1,13 +1,8 @@
-"""Requests about nodes, devices and images."""
+"""Requests about nodes and devices."""
 
 from corral.call import PAGE_LIMIT, Call, act, create, get, place
-from corral.cluster import GpuAvailability, ImageSpec, ImageView, JoinToken, JoinTokenSpec, NodeView
+from corral.cluster import GpuAvailability, JoinToken, JoinTokenSpec, NodeView
 from corral.contract import Page
-
-
-def images() -> Call[Page[ImageView]]:
-    """The catalogue."""
-    return get(place("images"), Page[ImageView], limit=PAGE_LIMIT)
 
 
 def gpus() -> Call[Page[GpuAvailability]]:
@@ -43,13 +38,3 @@ def lose_node(node_id: str) -> Call[NodeView]:
 def create_join_token(spec: JoinTokenSpec) -> Call[JoinToken]:
     """A token with which one node may join, once (admin)."""
     return create(place("nodes", "join-token"), JoinToken, spec)
-
-
-def add_image(spec: ImageSpec) -> Call[ImageView]:
-    """Admit an image to the catalogue (admin)."""
-    return create(place("images"), ImageView, spec)
-
-
-def retire_image(name: str) -> Call[ImageView]:
-    """No new job may name it (admin)."""
-    return act(place("images", name, "retire"), ImageView, is_repeatable=True)

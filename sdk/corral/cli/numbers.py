@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+from corral.pulls import PullProgress
 from corral.quantities import SIZE_UNITS, duration_us
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,6 +40,12 @@ def rough_size_text(size_bytes: int) -> str:
     unit = next((name for name in ("TiB", "GiB", "MiB", "KiB") if size_bytes >= SIZE_UNITS[name]), "B")
     tenths = size_bytes * 10 // SIZE_UNITS[unit]
     return f"{tenths // 10}.{tenths % 10}{unit}" if tenths % 10 else f"{tenths // 10}{unit}"
+
+
+def pull_text(pull: PullProgress) -> str:
+    """How far an image has come to its node."""
+    sizes = f"{rough_size_text(pull.bytes_done)} of {rough_size_text(pull.bytes_total)}"
+    return f"{sizes}, {pull.layers_done} of {pull.layers} layers"
 
 
 def moment_text(us: int | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from corral.accounts import LedgerEntryView
 from corral.cli.jobs import devices_text, outcome_text
-from corral.cli.numbers import moment_text, money_text, seconds_text
+from corral.cli.numbers import moment_text, money_text, pull_text, seconds_text
 from corral.cli.options import AsJson, JobId, connect
 from corral.cli.output import print_fields, print_json, print_line, print_table
 from corral.cli.text import command_text, count_text
@@ -69,6 +69,7 @@ def _job_fields(view: JobView) -> list[tuple[str, str]]:
         ("ended", moment_text(view.ended_at)),
         ("attempts", str(view.attempts)),
         ("node", attempt.node if attempt else ""),
+        ("image comes", pull_text(attempt.pull) if attempt and attempt.pull else ""),
         ("isolation", attempt.level if attempt else ""),
         ("devices", devices_text(attempt.devices) if attempt else ""),
         ("left behind", "; ".join(f"{s.get('name')}: {s.get('reason')}" for s in attempt.skipped) if attempt else ""),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 from corral.cli.catalogue import simulated
-from corral.cli.numbers import moment_text, rough_size_text
+from corral.cli.numbers import moment_text, pull_text, rough_size_text
 from corral.cli.options import AsJson, NodeRef, connect, node_id, read
 from corral.cli.output import note, print_fields, print_json, print_line, print_table
 from corral.cluster import JoinTokenSpec, NodeView
@@ -67,6 +67,19 @@ def show_node(node: NodeRef, as_json: AsJson = False) -> None:
             for g in found.gpus
         ],
     )  # fmt: skip
+    if found.images:
+        print_line("")
+        print_table(
+            ("IMAGE", "SIZE", ""),
+            [
+                (
+                    i.reference,
+                    "" if i.size_bytes is None else rough_size_text(i.size_bytes),
+                    "" if i.pull is None else f"is pulled: {pull_text(i.pull)}",
+                )
+                for i in found.images
+            ],
+        )
 
 
 @app.command("drain")
