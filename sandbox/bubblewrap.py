@@ -1,5 +1,6 @@
 """The `process` level: bubblewrap on the node's own files, for one machine and for development."""
 
+import base64
 import json
 import os
 import platform
@@ -28,6 +29,7 @@ from sandbox.bubblewrap_plan import (
 from sandbox.bubblewrap_verify import Asked, compare, environment_of, remounts
 from sandbox.comparison import Comparison
 from sandbox.contract import (
+    NO_SECRETS,
     Exit,
     Held,
     ImageRefused,
@@ -40,14 +42,16 @@ from sandbox.contract import (
 )
 from sandbox.engine_held import HeldNotes, held_by_labels
 from sandbox.engine_probe import probe_folder, probe_order, try_out
-from sandbox.hardening import LABEL_FENCE, labels_of
+from sandbox.hardening import LABEL_FENCE, SECRETS_PLACE, labels_of
 from sandbox.job_user import job_uid
 from sandbox.observe import observe, pids_in_namespace
-from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, deadlines, journalled_exit, spawn, write_plan
+from sandbox.runner.redaction import read_values
+from sandbox.runner_link import PLAN, ROOT, RunnerAway, RunnerLink, deadlines, journalled_exit, spawn, write_plan
 from sandbox.seccomp_filter import kernel_filter
+from sandbox.secret_files import check_given
 from sandbox.user_namespaces import what_forbids
 
-TIGHTEN = Path(__file__).with_name("tighten.py")
+TIGHTEN = "import sys; sys.path.append(sys.argv[1]); from sandbox.tighten import main; main()"
 GATE_FOLDER, ETC_FOLDER, FILTER, GROUP = "gate", "etc", "seccomp.bpf", "group.json"
 LIMIT_COUNTS_BY_SANDBOX = (5, 14)
 """From this kernel on, a limit of processes counts in each user namespace apart; before, over all of one user's."""
@@ -82,10 +86,11 @@ class BubblewrapSandbox:
         missing = tuple(f"{fact.name}: {fact.found}" for fact in record.facts if fact.source == "not_in_force")
         return Probe(self.level, True, "bubblewrap", version, missing)
 
-    def create(self, order: LaunchOrder) -> SandboxId:
+    def create(self, order: LaunchOrder, secrets: Mapping[str, bytes] = NO_SECRETS) -> SandboxId:
         """Start the runner and, below it, the sandbox; or find the one already made under this attempt and fence."""
         if order.image_kind is not ImageKind.HOST:
             raise ImageRefused("the process level runs the node's own files, and no image")
+        check_given(order, secrets)
         name = SandboxId(f"corral-{order.attempt_id}")
         self._note(name, order)
         link = RunnerLink(order.state_dir)
@@ -98,7 +103,7 @@ class BubblewrapSandbox:
                 if state.exit is not None and state.stop_reason is None:
                     raise SandboxFault(state.error)
                 if state.gate_pid is not None and not state.is_gate_opened and state.exit is None:
-                    _tighten(state.gate_pid, order)
+                    _tighten(state.gate_pid, order, self._ground_of(order), secrets)
         except (SandboxFault, OSError) as error:
             self.remove(name, order)
             raise error if isinstance(error, SandboxFault) else SandboxFault(f"it cannot be made: {error}") from error
@@ -140,6 +145,16 @@ class BubblewrapSandbox:
     def output_fd(self, sandbox: SandboxId, order: LaunchOrder) -> int:
         """A descriptor of the file system that was /out, which the runner has kept."""
         return RunnerLink(order.state_dir).directory_fd("out")
+
+    def secrets(self, sandbox: SandboxId, order: LaunchOrder) -> Mapping[str, bytes]:
+        """The values on the tmpfs inside, which the runner has kept."""
+        fd = RunnerLink(order.state_dir).directory_fd(SECRETS_PLACE)
+        try:
+            return read_values(fd, order.secrets)
+        except OSError as error:
+            raise SandboxFault(f"its secrets cannot be read: {error.strerror}") from error
+        finally:
+            os.close(fd)
 
     def remove(self, sandbox: SandboxId, order: LaunchOrder | None) -> None:
         """Kill what is left, and with its runner's end its file systems are gone; then forget it."""
@@ -242,9 +257,19 @@ class BubblewrapSandbox:
         return answer.stdout.split()[-1]
 
 
-def _tighten(pid: int, order: LaunchOrder) -> None:
-    command = [sys.executable, "-I", "-S", "-B", str(TIGHTEN), str(pid), json.dumps(remounts(order))]
-    done = subprocess.run(command, env={}, capture_output=True, text=True, check=False, timeout=10)
+def _tighten(pid: int, order: LaunchOrder, ground: Ground, secrets: Mapping[str, bytes]) -> None:
+    told = {
+        "gate_pid": pid,
+        "remounts": remounts(order),
+        "secrets_place": SECRETS_PLACE,
+        "secrets": {name: base64.b64encode(value).decode() for name, value in secrets.items()},
+        "uid": ground.uid,
+        "gid": ground.gid,
+    }
+    command = [sys.executable, "-I", "-S", "-B", "-c", TIGHTEN, str(ROOT)]
+    done = subprocess.run(
+        command, env={}, input=json.dumps(told), capture_output=True, text=True, check=False, timeout=10
+    )
     if done.returncode != 0:
         raise SandboxFault(f"its file systems cannot be bounded: {done.stderr.strip().rpartition(chr(10))[2]}")
 

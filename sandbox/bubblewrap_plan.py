@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sandbox import gate
 from sandbox.contract import LaunchOrder, SandboxFault
-from sandbox.hardening import MASKED, NOFILE, OOM_SCORE_ADJ, shm_bytes, tmp_bytes
+from sandbox.hardening import MASKED, NOFILE, OOM_SCORE_ADJ, SECRETS_PLACE, shm_bytes, tmp_bytes
 from sandbox.host_gpus import nodes_of
 from sandbox.image_gate import STEERING
 
@@ -82,6 +82,7 @@ def runner_plan(order: LaunchOrder, ground: Ground, bounds: Bounds) -> dict[str,
         "nice": NICE,
         "rlimits": {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": NOFILE},
         "kept_directories": ["out", "scratch"] if order.scratch_bytes else ["out"],
+        "secrets_dir": SECRETS_PLACE if order.secrets else None,
     }
 
 
@@ -97,6 +98,8 @@ def arguments(order: LaunchOrder, ground: Ground) -> Iterator[Argument]:
         yield from _tmpfs("/scratch", order.scratch_bytes)
     if order.input_dir is not None:
         yield from ("--ro-bind", {"source": str(order.input_dir)}, "/in")
+    if order.secrets:
+        yield from ("--dir", SECRETS_PLACE)  # what is mounted there comes from outside, once the gate waits
     yield from ("--ro-bind", {"source": str(order.state_dir / "gate")}, gate.INSIDE)
     yield from ("--remount-ro", "/", "--chdir", "/")
     for name, value in environment(order, ground).items():

@@ -13,6 +13,7 @@ from sandbox.hardening import NOFILE, OOM_SCORE_ADJ, TMP_INODES, shm_bytes, tmp_
 from sandbox.host_gpus import nodes_of
 from sandbox.observe import PROC, Observation
 from sandbox.proc_files import Mount
+from sandbox.secret_files import compare_secrets
 from sandbox.wall_facts import (
     TmpfsRule,
     compare_devices,
@@ -77,6 +78,7 @@ def compare(comparison: Comparison, asked: Asked, seen: Observation, env: Mappin
     compare_namespaces(comparison, seen, ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts"))
     compare_no_network(comparison, seen)
     _compare_places(comparison, order, ground, seen)
+    compare_secrets(comparison, order, seen, ground.uid)
     gpus = frozenset(nodes_of(order.devices))
     compare_devices(comparison, seen, DEVICES | gpus)
     comparison.exact("gpu_nodes", gpus, frozenset(name for name in seen.devices if name.startswith("nvidia")))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import NewType, Protocol
 
 from domain.ids import AttemptId, Fence, JobId, NodeId, TenantId
@@ -21,6 +22,12 @@ class SandboxFault(Exception):
 
 class ImageMissing(SandboxFault):
     """The image is not on the node and cannot be brought there: another node may have it."""
+
+
+class SecretMissing(SandboxFault):
+    """A secret that the job names is not there: the tenant's fault."""
+
+    code = "input_error"
 
 
 class ImageRefused(SandboxFault):
@@ -86,6 +93,11 @@ class LaunchOrder:
     """Boot-time at which the runner stops it unless it was moved forward; None: never."""
     log_bytes_max: int
     log_bytes_per_second: int
+    secrets: tuple[str, ...] = ()
+    """Names of what is found in /run/secrets. The values are given apart: this here is written down."""
+
+
+NO_SECRETS: Mapping[str, bytes] = MappingProxyType({})
 
 
 class StopReason(StrEnum):
@@ -195,8 +207,10 @@ class Sandbox(Protocol):
     def probe(self) -> Probe:
         """Start a sandbox of this level, look at it from outside, remove it; say whether it may be offered."""
 
-    def create(self, order: LaunchOrder) -> SandboxId:
+    def create(self, order: LaunchOrder, secrets: Mapping[str, bytes] = NO_SECRETS) -> SandboxId:
         """Make it, or find the one already made under this attempt and fence. The gate waits; nothing of the job runs.
+
+        `secrets` are the values of those that the order names; they are kept in memory alone.
 
         Raises:
             ImageMissing: it is neither here nor to be had.
@@ -229,6 +243,13 @@ class Sandbox(Protocol):
 
     def output_fd(self, sandbox: SandboxId, order: LaunchOrder) -> int:
         """A directory descriptor of what was left in /out, after the end; the caller closes it."""
+
+    def secrets(self, sandbox: SandboxId, order: LaunchOrder) -> Mapping[str, bytes]:
+        """The values that were brought into it; none of it is known any more once it is removed.
+
+        Raises:
+            SandboxFault: they are gone.
+        """
 
     def remove(self, sandbox: SandboxId, order: LaunchOrder | None) -> None:
         """Kill what is left, unmount, forget. The state folder stays. Removing what is gone changes nothing."""

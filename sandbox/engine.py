@@ -18,6 +18,7 @@ from domain.levels import ImageKind, Level
 from sandbox import gate
 from sandbox.comparison import Comparison
 from sandbox.contract import (
+    NO_SECRETS,
     EngineAway,
     Exit,
     Held,
@@ -52,8 +53,9 @@ from sandbox.job_user import job_uid
 from sandbox.local_image import ensure_busybox_image
 from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, engine_plan, write_plan
 from sandbox.runner_spare import SpareRunners
-from sandbox.scratch import ScratchPool
+from sandbox.scratch import SECRETS, ScratchPool
 from sandbox.seccomp import engine_profile
+from sandbox.secret_files import check_given, secrets_in
 
 REFILL_AFTER_S: Final = 0.2
 """Formatting volumes and starting interpreters would take the CPU from the job's first instructions."""
@@ -123,13 +125,13 @@ class DockerSandbox:
             return Probe(self.level, False, self._runtime, version, (str(error),))
         return Probe(self.level, True, self._runtime, version, warnings(facts))
 
-    def create(self, order: LaunchOrder) -> SandboxId:
+    def create(self, order: LaunchOrder, secrets: Mapping[str, bytes] = NO_SECRETS) -> SandboxId:
         """Make the container and start its gate, or find the one already made under this attempt and fence."""
         image = self._admitted(order)
         name = container_name(order)
         is_first = self._take_name(order, name)
         try:
-            body = self._body(order, image, self._prepare(order, name))
+            body = self._body(order, image, self._prepare(order, name, secrets))
             runner = self._helpers.submit(self._start_runner, order, name)  # beside the engine's own work
             try:
                 self._make(name, body)
@@ -197,6 +199,10 @@ class DockerSandbox:
         if place is None:
             raise SandboxFault("the output is gone with its volume")
         return os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def secrets(self, sandbox: SandboxId, order: LaunchOrder) -> Mapping[str, bytes]:
+        """The values on its tmpfs, read from the host's side."""
+        return secrets_in(self._volumes.place_of_secrets(sandbox), order.secrets)
 
     def remove(self, sandbox: SandboxId, order: LaunchOrder | None) -> None:
         """Kill what is left, unmount, forget; in this order, so that a crash leaves a note of what remains."""
@@ -284,15 +290,17 @@ class DockerSandbox:
             self._held.note(name, labels_of(order))
         return noted is None
 
-    def _prepare(self, order: LaunchOrder, name: str) -> Mapping[str, Path]:
-        """The gate's folder and the volumes."""
+    def _prepare(self, order: LaunchOrder, name: str, secrets: Mapping[str, bytes]) -> Mapping[str, Path]:
+        """The gate's folder, the volumes and the secrets."""
         folder = order.state_dir / GATE_FOLDER
         facts = self._known_facts()
         uid = job_uid(order.tenant_id, facts.bounds.uids) + facts.user_offset
         gate.make_folder(folder, uid)
         _write_once(folder / SCRIPT, gate.SCRIPT)
         self._place_busybox(folder / BUSYBOX)
-        return self._volumes.provide(name, volumes_of(order), uid)
+        check_given(order, secrets)
+        places = self._volumes.provide(name, volumes_of(order), uid)
+        return {**places, SECRETS: self._volumes.provide_secrets(name, secrets, uid)} if order.secrets else places
 
     def _place_busybox(self, target: Path) -> None:
         """The gate's program: one file shared by all gates where a hard link can be made, else a copy."""
@@ -323,7 +331,8 @@ class DockerSandbox:
 
     def _start_runner(self, order: LaunchOrder, name: str) -> None:
         if not (order.state_dir / PLAN).exists():
-            write_plan(order.state_dir, engine_plan(order, self.engine.socket_path, name))
+            secrets_dir = self._volumes.place_of_secrets(name)
+            write_plan(order.state_dir, engine_plan(order, self.engine.socket_path, name, secrets_dir))
         elif RunnerLink(order.state_dir).is_running():
             return
         self._runners.start(order.state_dir)

@@ -17,6 +17,7 @@ from sandbox.hardening import (
     OOM_SCORE_ADJ,
     PLACES,
     READ_ONLY,
+    SECRETS_PLACE,
     TMP_INODES,
     nano_cpus,
     real_devices,
@@ -27,6 +28,8 @@ from sandbox.hardening import (
 from sandbox.image_gate import STEERING, AdmittedImage
 from sandbox.job_user import job_uid
 from sandbox.observe import Observation, observe
+from sandbox.scratch import SECRETS
+from sandbox.secret_files import compare_secrets
 from sandbox.wall_facts import (
     TmpfsRule,
     compare_devices,
@@ -89,6 +92,7 @@ def compare_observed(
         comparison.not_in_force("namespace_user", "own", "the engine does not remap users")
     compare_no_network(comparison, seen)
     _compare_places(comparison, order, seen, volumes)
+    compare_secrets(comparison, order, seen, job)
     compare_limits(
         comparison,
         seen,
@@ -182,6 +186,8 @@ def _compare_places(comparison: Comparison, order: LaunchOrder, seen: Observatio
         comparison.holds(f"mount {path}", _words(wanted), wanted <= found, _words(found))
         comparison.exact(f"mount {path} is ours", True, _is_same(seen.pid, path, volumes[volume.name]))
         comparison.at_most(f"size {path}", volume.image_bytes, _size(volumes[volume.name]))
+    if order.secrets:
+        comparison.exact(f"mount {SECRETS_PLACE} is ours", True, _is_same(seen.pid, SECRETS_PLACE, volumes[SECRETS]))
     known = {"/", GATE_PLACE, INPUT_PLACE, "/tmp", "/dev", *PLACES.values()}  # noqa: S108
     writable = {mount.mount_point for mount in seen.mounts if "ro" not in mount.options}
     strangers = {path for path in writable - known if path.split("/")[1] not in ("dev", "proc", "sys")}

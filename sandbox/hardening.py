@@ -12,7 +12,7 @@ from typing import Any, Final
 from sandbox.contract import DeviceGrant, LaunchOrder, SandboxFault
 from sandbox.image_gate import STEERING, AdmittedImage
 from sandbox.job_user import job_uid
-from sandbox.scratch import Volume
+from sandbox.scratch import SECRETS, Volume
 
 RUNTIMES: Final = frozenset({"runc", "runsc"})
 """The only runtimes that are ever asked for, always by name: the engine's default may be another one tomorrow."""
@@ -25,6 +25,7 @@ OOM_SCORE_ADJ: Final = 500
 PLACES: Final = MappingProxyType({"out": "/out", "scratch": "/scratch"})
 GATE_PLACE: Final = "/.corral"
 INPUT_PLACE: Final = "/in"
+SECRETS_PLACE: Final = "/run/secrets"
 
 MASKED: Final = (
     "/proc/acpi",
@@ -216,6 +217,7 @@ def _check(order: LaunchOrder, setting: Setting) -> None:
     if order.pids_limit <= 0 or order.memory_bytes <= 0 or order.cpus_milli <= 0:
         raise SandboxFault("an order without a limit of processes, memory or CPUs is not run")  # 0 is unlimited
     missing = {volume.name for volume in volumes_of(order)} - set(setting.volumes)
+    missing |= {SECRETS} - set(setting.volumes) if order.secrets else set()
     if missing:
         raise SandboxFault(f"no place of a fixed size for {', '.join(sorted(missing))}")
 
@@ -275,6 +277,8 @@ def _mounts(order: LaunchOrder, setting: Setting) -> list[dict[str, Any]]:
     mounts += [_bind(setting.volumes[v.name], PLACES[v.name], is_read_only=False) for v in volumes_of(order)]
     if order.input_dir is not None:
         mounts.append(_bind(order.input_dir, INPUT_PLACE, is_read_only=True))
+    if order.secrets:
+        mounts.append(_bind(setting.volumes[SECRETS], SECRETS_PLACE, is_read_only=True))
     return mounts
 
 

@@ -59,14 +59,6 @@ def unmount(target: Path) -> None:
             raise
 
 
-def is_mount(target: Path) -> bool:
-    """Whether something is mounted on `target`; a link there is not followed."""
-    try:
-        return target.lstat().st_dev != target.parent.lstat().st_dev
-    except FileNotFoundError:
-        return False
-
-
 def _attach(image: int, label: str) -> tuple[int, str]:
     """A loop device over the image, as a descriptor and a path."""
     control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)

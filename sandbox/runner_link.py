@@ -60,12 +60,24 @@ def deadlines(order: LaunchOrder) -> dict[str, Any]:
         "grace_us": order.grace_us,
         "log_bytes_max": order.log_bytes_max,
         "log_bytes_per_second": order.log_bytes_per_second,
+        "secrets": list(order.secrets),
     }
 
 
-def engine_plan(order: LaunchOrder, engine_socket: str, container: str) -> dict[str, Any]:
-    """The plan of a runner that accompanies an engine's container: its name or id, and the engine's unix socket."""
-    return {**deadlines(order), "kind": "engine", "engine_socket": engine_socket, "container": container}
+def engine_plan(
+    order: LaunchOrder, engine_socket: str, container: str, secrets_dir: Path | None = None
+) -> dict[str, Any]:
+    """The plan of a runner that accompanies an engine's container: its name or id, and the engine's unix socket.
+
+    `secrets_dir` is where the host sees the files of the secrets, whose values the runner blacks out of the log.
+    """
+    return {
+        **deadlines(order),
+        "kind": "engine",
+        "engine_socket": engine_socket,
+        "container": container,
+        "secrets_dir": str(secrets_dir) if order.secrets else None,
+    }
 
 
 def write_plan(state_dir: Path, plan: Mapping[str, Any]) -> None:

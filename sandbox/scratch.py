@@ -11,13 +11,15 @@ import re
 import subprocess
 import threading
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sandbox.contract import SandboxFault
-from sandbox.loop import is_mount, mount_image, unmount
+from sandbox.loop import mount_image, unmount
+from sandbox.secret_mount import is_mount, mount_secrets
 
 SMALLEST_BYTES: Final = 4 << 20
 """Below it, ext4 has no room for its own tables."""
@@ -25,6 +27,8 @@ STEP_BYTES: Final = 1 << 20
 BYTES_PER_INODE: Final = 16 << 10
 INODES_MAX: Final = 1 << 20
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+SECRETS: Final = "secrets"
+"""The name of the place that is no volume."""
 SHAPES_MAX: Final = 8
 """Sizes of which spare images are kept; the one unused for longest goes."""
 
@@ -79,6 +83,24 @@ class ScratchPool:
             raise SandboxFault(f"a volume of {owner} cannot be made: {error}") from error
         self._remember(volumes)
         return places
+
+    def provide_secrets(self, owner: str, values: Mapping[str, bytes], uid: int) -> Path:
+        """A read-only tmpfs with these values, of `owner`; released with the rest.
+
+        Raises:
+            SandboxFault: it cannot be made or mounted.
+        """
+        place = self.place_of_secrets(owner)
+        try:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mount_secrets(place, values, uid, uid)
+        except OSError as error:
+            raise SandboxFault(f"the secrets of {owner} cannot be brought: {error.strerror}") from error
+        return place
+
+    def place_of_secrets(self, owner: str) -> Path:
+        """Where the secrets of `owner` are mounted, if it has any."""
+        return self._folder(owner) / SECRETS
 
     def places(self, owner: str) -> dict[str, Path]:
         """What is mounted for `owner`, by name."""

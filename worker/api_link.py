@@ -9,10 +9,11 @@ ApiFault
     └── LogGap the log's next segment begins elsewhere
 """
 
+import base64
 import hashlib
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,6 +21,7 @@ import httpx2
 from corral.contract import Problem
 from corral.jobs import ArtifactView
 from corral.node import (
+    AttemptSecrets,
     AttemptStanding,
     Claim,
     Ended,
@@ -30,6 +32,7 @@ from corral.node import (
     Progress,
     Registered,
     Registration,
+    SecretsAsked,
     Started,
 )
 from pydantic import BaseModel, ValidationError
@@ -130,6 +133,11 @@ class ApiLink:
     def claim(self, attempt_id: AttemptId, fence: Fence) -> Order:
         """Take an attempt that is assigned to this node."""
         return self._post(f"/attempts/{attempt_id}/claim", Claim(fence=fence), Order)
+
+    def secrets(self, attempt_id: AttemptId, fence: Fence) -> Mapping[str, bytes]:
+        """The values of the secrets that the attempt's job names, as they are now."""
+        answer = self._post(f"/attempts/{attempt_id}/secrets", SecretsAsked(fence=fence), AttemptSecrets)
+        return {each.name: base64.b64decode(each.value) for each in answer.secrets}
 
     def started(self, attempt_id: AttemptId, body: Started) -> AttemptStanding:
         """The gate was opened."""

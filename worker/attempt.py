@@ -13,7 +13,7 @@ from corral.node import HeldSandbox, Started
 from domain.ids import AttemptId, Fence
 from sandbox import boot_clock
 from sandbox.contract import Exit, LaunchOrder, SandboxFault, SandboxId, StopReason
-from worker import closing, endings, launching, orders
+from worker import closing, endings, launching, orders, secrets
 from worker.contact import BackOff, Leaving
 from worker.course import Course, Dropped, StoppedEarly, Tools
 from worker.state_folder import Stage, StateFolder
@@ -103,7 +103,7 @@ class Attempt:
         order = launching.claim(course)
         self._device_uuids = orders.device_uuids(self._folder.facts(Stage.CLAIMED))
         if self._folder.facts(Stage.ENDED) is None:
-            self._folder.note(Stage.ENDED, **self._ended(order))
+            self._folder.note(Stage.ENDED, **self._cleaned(order, self._ended(order)))
         closing.collect(course, order)
         closing.tell(course, closing.release(course, order))
         self._folder.delete()
@@ -117,6 +117,13 @@ class Attempt:
         except SandboxFault as fault:
             launching.note_opening(self._course, order.state_dir)
             return endings.of_fault(fault.code, str(fault), self._is_opened, self._time_since_opening_us())
+
+    def _cleaned(self, order: LaunchOrder, facts: dict[str, object]) -> dict[str, object]:
+        """The same, with nothing secret in what it says."""
+        try:
+            return {**facts, "error": secrets.forms(self._course, order).clean(str(facts["error"]))}
+        except SandboxFault:
+            return facts  # it is gone with all that is inside: what is said is the platform's own
 
     def _run(self, order: LaunchOrder) -> Exit:
         course = self._course

@@ -9,7 +9,7 @@ from domain.levels import Level
 from sandbox import boot_clock
 from sandbox.collect import CollectLimits
 from sandbox.contract import Collected, Held, LaunchOrder, Sandbox, SandboxFault, SandboxId, Skipped
-from worker import endings
+from worker import endings, secrets
 from worker.api_link import Refused
 from worker.artifacts import store_all
 from worker.contact import BackOff
@@ -109,17 +109,18 @@ def _store_output(course: Course, order: LaunchOrder) -> tuple[Skipped, ...]:
     )
 
     def put(found: Collected) -> None:
-        course.with_api(
-            lambda: api.put_artifact(folder.attempt_id, folder.fence, found.name, found.fd, found.size_bytes)
-        )
+        name = forms.clean(found.name)
+        course.with_api(lambda: api.put_artifact(folder.attempt_id, folder.fence, name, found.fd, found.size_bytes))
 
     sandbox_id = SandboxId((folder.facts(Stage.OPENING) or {})["sandbox_id"])
     try:
+        forms = secrets.forms(course, order)
         root_fd = course.with_engine(lambda: course.box(order.level).output_fd(sandbox_id, order))
     except SandboxFault as fault:
         return (Skipped("/out", f"it could not be read after the end: {fault}"),)
     try:
-        return store_all(root_fd, limits, put)
+        skipped = store_all(root_fd, limits, put)
+        return tuple(Skipped(forms.clean(each.name), forms.clean(each.reason)) for each in skipped)
     except OSError as error:
         return (Skipped("/out", f"it could not be read to its end: {error.strerror}"),)
     finally:

@@ -16,7 +16,7 @@ from sandbox import boot_clock
 from sandbox.contract import DeviceGrant, LaunchOrder, Sandbox, SandboxFault, SandboxId
 from sandbox.runner_link import JOURNAL
 from sandbox.unpack import UnpackLimits
-from worker import endings, orders
+from worker import endings, orders, secrets
 from worker.api_link import ApiFault, Away, Damaged, Refused, Stale, Unknown
 from worker.contact import BackOff, Leaving
 from worker.course import Course, Dropped
@@ -92,8 +92,9 @@ def make(course: Course, order: LaunchOrder) -> SandboxId:
     """
     box = course.box(order.level)
     course.check()
+    values = secrets.fetched(course, order)
     with _look_beside(course, order.devices) as why_not:
-        sandbox_id = course.with_engine(lambda: box.create(order))
+        sandbox_id = course.with_engine(lambda: box.create(order, values))
         course.check()
         record = course.with_engine(lambda: box.verify(sandbox_id, order))
         if (why := why_not()) is not None:

@@ -65,6 +65,7 @@ def launch_order(facts: dict[str, Any], folder: Path, settings: WorkerSettings) 
         unreachable_at_us=facts["unreachable_at_us"],
         log_bytes_max=settings.log_bytes_max,
         log_bytes_per_second=settings.log_bytes_per_second,
+        secrets=tuple(order.secrets),
     )
 
 

@@ -11,6 +11,7 @@ from sandbox.runner.complaint import complain
 from sandbox.runner.engine_call import ANSWER_WITHIN_US, Call
 from sandbox.runner.journal import Journal
 from sandbox.runner.loop import Loop, now_us
+from sandbox.runner.redaction import read_values
 from sandbox.runner.signals import send
 
 BACK_OFF_US, BACK_OFF_MOST_US = 50_000, 2_000_000
@@ -26,6 +27,7 @@ class Container:
     def __init__(self, loop: Loop, plan: dict[str, Any], journal: Journal, ended: Callable[..., None]) -> None:
         self._loop, self._journal, self._ended = loop, journal, ended
         self._socket, self._container = plan["engine_socket"], plan["container"]
+        self._secrets_dir = plan.get("secrets_dir") or ""
         self.directories: dict[str, int] = {}
         self._back_off_us = BACK_OFF_US
         self._is_watched = self._is_waiting = self._is_stopped = self._is_killed = self._is_told = False
@@ -45,6 +47,14 @@ class Container:
 
     def gate_ready(self) -> None:
         """Nothing of it is kept: an engine's container leaves its files on the host."""
+
+    def read_secrets(self, names: list[str]) -> dict[str, bytes]:
+        """The secrets, as the host has them."""
+        folder = os.open(self._secrets_dir, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return read_values(folder, names)
+        finally:
+            os.close(folder)
 
     def opened(self) -> None:
         self._watch()

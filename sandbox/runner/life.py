@@ -27,7 +27,9 @@ class Runner:
         self._loop, self._journal = Loop(), Journal()
         self._opened, self._stop = self._journal.find("opened"), self._journal.find("stop")
         self._exited = self._journal.find("exited")
-        self._pump = Pump(self._loop, self._plan["log_bytes_max"], self._plan["log_bytes_per_second"])
+        self._secrets: list[str] = self._plan.get("secrets", [])  # plans of before there were any have none
+        most, rate = self._plan["log_bytes_max"], self._plan["log_bytes_per_second"]
+        self._pump = Pump(self._loop, most, rate, is_shut=bool(self._secrets))
         kind = OwnChild if self._plan["kind"] == "bubblewrap" else Container
         self._sandbox: OwnChild | Container = kind(self._loop, self._plan, self._journal, self._ended)
         self._unreachable_us = _latest(self._plan["unreachable_at_us"])
@@ -74,6 +76,8 @@ class Runner:
             return
         self._sandbox.resume(self._opened is not None)
         if self._exited is None and self._opened:
+            self._know_secrets()
+        if self._exited is None and self._opened:
             self._limit_time()
             self._seek_until_us = now_us() + GO_HELD_US  # the one before may have died between its journal and the gate
             self._seek_gate()
@@ -110,6 +114,9 @@ class Runner:
             if self._go_fd < 0:
                 self._seek_gate()
                 return
+            if not self._know_secrets():
+                self._askers.answer_all("open", error="its secrets cannot be read, and so not be kept out of its log")
+                return
             try:
                 self._opened = self._journal.append("opened")
             except OSError as error:
@@ -119,6 +126,17 @@ class Runner:
             self._sandbox.opened()
             self._limit_time()
         self._askers.answer_all("open", **self._refusal())
+
+    def _know_secrets(self) -> bool:
+        """Read what the job may read, so that its log holds none of it; whether that was possible."""
+        if not self._secrets:
+            return True
+        try:
+            self._pump.black_out(self._sandbox.read_secrets(self._secrets))
+        except OSError as error:
+            complain(f"secrets: {error}")
+            return False
+        return True
 
     def _refusal(self) -> dict[str, str]:
         if self._opened:

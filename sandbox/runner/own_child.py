@@ -9,6 +9,7 @@ from typing import Any
 
 from sandbox.runner.journal import Journal
 from sandbox.runner.loop import Loop, now_us
+from sandbox.runner.redaction import read_values
 from sandbox.runner.signals import send
 
 FILTER = "seccomp.bpf"
@@ -62,6 +63,13 @@ class OwnChild:
         for name in self._plan["kept_directories"]:
             path = f"/proc/{self.gate_pid}/root/{name}"
             self.directories[name] = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def read_secrets(self, names: list[str]) -> dict[str, bytes]:
+        """The secrets inside, whose folder is kept like the others."""
+        place = self._plan["secrets_dir"]
+        if place not in self.directories:
+            self.directories[place] = os.open(f"/proc/{self.gate_pid}/root{place}", os.O_RDONLY | os.O_DIRECTORY)
+        return read_values(self.directories[place], names)
 
     def opened(self) -> None:
         self._loop.forget(self._complaint_fd)  # from here on the job could write there

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.integration.sandbox.conformance")
+pytest.register_assert_rewrite("tests.integration.sandbox.conformance", "tests.integration.sandbox.secrets_conformance")

@@ -24,6 +24,7 @@ from sandbox.job_user import job_uid
 from sandbox.observe import Observation, observe
 from sandbox.runner_link import RunnerLink
 from tests.integration.sandbox.conformance import OrderMaker, SandboxConformance, made, ran, running
+from tests.integration.sandbox.secrets_conformance import SecretsConformance
 
 MIB = 1 << 20
 NODE = NodeId(f"nod_test_{os.getpid()}")
@@ -150,6 +151,10 @@ WEAKENINGS: dict[str, Callable[[Observation], Observation]] = {
 }
 
 
+class TestBubblewrapSecrets(SecretsConformance):
+    dies_with_runner = True
+
+
 class TestBubblewrap(SandboxConformance):
     dies_with_runner = True
     limits_memory = host_limits() >= {"memory", "cpu"}
@@ -255,7 +260,7 @@ class TestBubblewrap(SandboxConformance):
                 check=False,
             )
         assert done.stderr == ""
-        assert done.stdout.splitlines() == ["True", "True"]
+        assert done.stdout.splitlines() == ["True", "True", "b'[redacted:TOKEN]' True"]
 
     def test_where_user_namespaces_are_forbidden_it_is_not_offered(self, tmp_path: Path) -> None:
         """Their number is set in a user namespace of the test's own, so that the machine is left as it is."""
@@ -287,4 +292,18 @@ from sandbox.bubblewrap import BubblewrapSandbox
 probe = BubblewrapSandbox(Path(sys.argv[1]) / "root", "nod_test").probe()
 print(probe.is_offered)
 print(any(reason.startswith("memory_bytes: ") for reason in probe.reasons) or probe.reasons)
+
+from dataclasses import replace
+from domain.levels import ImageKind, Level
+from sandbox.engine_probe import probe_folder, probe_order
+backend, values = BubblewrapSandbox(Path(sys.argv[1]) / "root", "nod_test"), {"TOKEN": b"correct horse"}
+with probe_folder(Path(sys.argv[1])) as folder:
+    order = probe_order(folder, "nod_test", Level.PROCESS, "host")
+    order = replace(order, image_kind=ImageKind.HOST, command=("cat", "/run/secrets/TOKEN"), secrets=("TOKEN",))
+    name = backend.create(order, values)
+    backend.verify(name, order)
+    backend.start(name, order)
+    backend.wait(name, order, 30)
+    print((folder / "log").read_bytes(), backend.secrets(name, order) == values)
+    backend.remove(name, order)
 """

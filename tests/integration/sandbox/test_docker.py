@@ -13,6 +13,7 @@ from domain.ids import NodeId
 from sandbox.contract import LaunchOrder
 from sandbox.engine import DockerSandbox
 from tests.integration.sandbox.conformance import MIB, OrderMaker, SandboxConformance
+from tests.integration.sandbox.secrets_conformance import SecretsConformance
 
 NODE = NodeId(f"nod_test_docker_{os.getpid()}")
 
@@ -47,6 +48,10 @@ def order(tmp_path: Path, image: str) -> OrderMaker:
         )
 
     return make
+
+
+class TestDockerSecrets(SecretsConformance):
+    pass
 
 
 class TestDocker(SandboxConformance):
