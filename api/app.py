@@ -14,6 +14,7 @@ from api.edge import Edge
 from api.following import Followers
 from api.logs import Logs
 from api.metrics import Metrics, served
+from api.openapi import say_who
 from api.routes import (
     artifacts,
     audit,
@@ -32,6 +33,7 @@ from api.routes import (
     signature_rules,
     tenants,
     usage,
+    whoami,
 )
 from api.settings import ApiSettings
 from api.storage import Storage
@@ -42,6 +44,7 @@ from store.engine import open_engine
 from store.master_keys import master_keys
 
 RESOURCES = (
+    whoami,
     jobs,
     logs,
     artifacts,
@@ -82,6 +85,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
     )
     v1 = APIRouter(prefix="/v1")
     for resource in RESOURCES:
+        say_who(resource.router)
         v1.include_router(resource.router)
     app.include_router(v1)
     app.include_router(health.router)

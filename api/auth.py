@@ -1,80 +1,41 @@
-"""Who calls. A route declares its caller, and thereby who may call it.
+"""Who calls. A route declares its caller, and thereby who may call it; here, for every route, it is found whether that
+one may: the role, the scope that the route's tag and method make, and the tenant that the request names.
 
 A suspended tenant's keys still count: it may read, and cancel what runs. Whatever else would change something asks for
-an `ActiveCaller`, which they are not.
+an `ActiveCaller` or more, which they are not.
 """
 
-from dataclasses import dataclass
+import re
 from typing import Annotated
 
 from fastapi import BackgroundTasks, Depends, Request
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlmodel import Session
 
 from api.audit import Actor
+from api.callers import Caller
+from api.paths import ID_PATTERN
 from api.query import known_query
 from api.transactions import AppDatabase
-from domain.errors import Forbidden, Invalid, TenantSuspended, Unauthenticated
+from domain.errors import BeyondScope, Forbidden, NotFound, TenantSuspended, Unauthenticated
 from domain.ids import KeyId, NodeId, TenantId
+from domain.roles import Role
 from store import keys
 from store.join_tokens import check_join_token
-from store.keys import Principal
+from store.key_rows import is_job_of
 from store.nodes import node_by_token
+from store.scopes import reaches_tenant
 
 TOKEN_CHARACTERS_MAX = 256
 JOIN_MARK = "corraljoin_"
 """How a one-time token begins, with which a node joins."""
+READS = ("GET", "HEAD")
+SELF = "whoami"
+"""The tag of the route that tells a key what it is, for which no key needs a scope."""
+OF_OWN_JOBS = frozenset({SELF, "jobs", "logs", "artifacts", "inputs", "images", "gpus"})
+"""Tags of the routes that a key that sees only its own jobs may use."""
 _bearer = HTTPBearer(auto_error=False, description="An API key, `corral_…`; for a node's worker, its node's token.")
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """A tenant, or an admin of the platform."""
-
-    key_id: KeyId
-    role: str
-    tenant_id: TenantId | None
-    tenant_name: str | None
-    is_suspended: bool
-
-    @property
-    def is_admin(self) -> bool:
-        """Whether it rules the platform."""
-        return self.role == "admin"
-
-    @property
-    def scope(self) -> TenantId | None:
-        """Whose rows it may see: its tenant's, or (None) everybody's."""
-        return None if self.is_admin else self.tenant_id
-
-    @property
-    def name(self) -> str:
-        """Under which its idempotency keys are kept."""
-        return self.tenant_id or "admin"
-
-    def narrowed(self, tenant_id: str | None) -> TenantId | None:
-        """The scope, narrowed to `tenant_id` if an admin asks for that. A tenant can only ask for itself.
-
-        Raises:
-            Forbidden: it is a tenant that asks for another.
-        """
-        if tenant_id is None:
-            return self.scope
-        if not self.is_admin and tenant_id != self.tenant_id:
-            raise Forbidden("admin")
-        return TenantId(tenant_id)
-
-    def acting_for(self, tenant_id: str | None) -> TenantId:
-        """The one tenant that is acted for.
-
-        Raises:
-            Invalid: an admin does not say which.
-            Forbidden: a tenant means another.
-        """
-        chosen = self.narrowed(tenant_id)
-        if chosen is None:
-            raise Invalid("an admin's key has no tenant", "say which: ?tenant_id=ten_…, or --tenant NAME")
-        return chosen
 
 
 def bearer_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
@@ -93,43 +54,94 @@ KnownQuery = Annotated[None, Depends(known_query)]
 """Asked for after the token: whoever has none learns nothing of a route."""
 
 
+def scope_of(route: APIRoute, method: str) -> str:
+    """What a key with scopes must have among them to use the route: its tag, and whether it reads or writes."""
+    return f"{route.tags[0]}:{'read' if method in READS else 'write'}"
+
+
 async def _caller(
     request: Request, token: Token, _: KnownQuery, database: AppDatabase, background: BackgroundTasks
 ) -> Caller:
-    found = await database.read(lambda session: keys.authenticate(session, token))
-    if found.is_use_due:
-        background.add_task(_note_use, database, found.key_id)  # after the answer: a reader never waits for a writer
-    request.state.actor = Actor(found.key_id, found.role, found.tenant_id, is_staff=found.tenant_id is None)
-    return _of(found)
+    caller = await database.read(lambda session: _admitted(session, token, request))
+    if caller.principal.is_use_due:
+        background.add_task(_note_use, database, caller.key_id)  # after the answer: a reader never waits for a writer
+    actor = Actor(caller.key_id, caller.role, caller.tenant_id, caller.member_id, is_staff=caller.tenant_id is None)
+    request.state.actor = actor
+    return caller
+
+
+def _admitted(session: Session, token: str, request: Request) -> Caller:
+    """The caller, if its key's scopes, its tenant and its bounds let it use the route for what the request names."""
+    found = keys.authenticate(session, token)
+    route: APIRoute = request.scope["route"]
+    needed = scope_of(route, request.method)
+    rights, tag = found.rights, route.tags[0]
+    if tag != SELF and rights.scopes is not None and needed not in rights.scopes:
+        raise BeyondScope(needed)
+    if rights.own_jobs_only:
+        _check_own_jobs(session, found.key_id, str(tag), request.path_params.get("job_id"))
+    named = request.path_params.get("tenant_id") or request.query_params.get("tenant_id")
+    if named is None or rights.tenant_id is None or not re.fullmatch(ID_PATTERN, named):
+        return Caller(found)  # what is no id is refused where it is read
+    if not reaches_tenant(session, rights.tenant_id, named):
+        raise NotFound("tenant")
+    return Caller(found, TenantId(named))
+
+
+def _check_own_jobs(session: Session, key_id: KeyId, tag: str, job_id: str | None) -> None:
+    if tag not in OF_OWN_JOBS:
+        raise Forbidden("member, with a key that is not kept to its own jobs")
+    if job_id is not None and not is_job_of(session, key_id, job_id):
+        raise NotFound("job")
 
 
 async def _note_use(database: AppDatabase, key_id: KeyId) -> None:
     await database.write(lambda session: keys.note_use(session, key_id))
 
 
-def _of(found: Principal) -> Caller:
-    return Caller(found.key_id, found.role, found.tenant_id, found.tenant_name, found.is_suspended)
-
-
 TenantCaller = Annotated[Caller, Depends(_caller)]
-"""A tenant or an admin, who may read."""
+"""Any role, which may read."""
 
 
-async def _active(caller: TenantCaller) -> Caller:
-    if caller.is_suspended:
-        raise TenantSuspended
-    return caller
+async def _member(caller: TenantCaller) -> Caller:
+    return _at_least(caller, Role.MEMBER)
+
+
+MemberCaller = Annotated[Caller, Depends(_member)]
+"""A member or above, of a suspended tenant too: who may end what runs."""
+
+
+async def _active(caller: MemberCaller) -> Caller:
+    return _not_suspended(caller)
+
+
+async def _tenant_admin(caller: TenantCaller, request: Request) -> Caller:
+    _at_least(caller, Role.TENANT_ADMIN)
+    return caller if request.method in READS else _not_suspended(caller)
 
 
 async def _admin(caller: TenantCaller) -> Caller:
-    if not caller.is_admin:
-        raise Forbidden("admin")
-    return caller
+    return _at_least(caller, Role.PLATFORM_ADMIN)
 
 
 ActiveCaller = Annotated[Caller, Depends(_active)]
-"""A tenant that is not suspended, or an admin: who may change something."""
+"""A member or above of a tenant that is not suspended: who may change jobs and what belongs to them."""
+TenantAdminCaller = Annotated[Caller, Depends(_tenant_admin)]
+"""Who rules the tenant: members, keys, and what else is its own. A suspended one may read."""
 AdminCaller = Annotated[Caller, Depends(_admin)]
+"""Who rules the platform."""
+
+
+def _at_least(caller: Caller, role: Role) -> Caller:
+    if not caller.role.covers(role):
+        raise Forbidden(role)
+    return caller
+
+
+def _not_suspended(caller: Caller) -> Caller:
+    if caller.principal.is_suspended:
+        raise TenantSuspended
+    return caller
 
 
 async def _node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
@@ -165,3 +177,13 @@ async def _joining(request: Request, token: Token, _: KnownQuery, database: AppD
 
 JoiningNode = Annotated[NodeId | None, Depends(_joining)]
 """A node, or None for a machine that shows a token with which it may become one."""
+CALLERS: dict[object, Role | None] = {
+    _admin: Role.PLATFORM_ADMIN,
+    _tenant_admin: Role.TENANT_ADMIN,
+    _active: Role.MEMBER,
+    _member: Role.MEMBER,
+    _caller: Role.VIEWER,
+    _node: None,
+    _joining: None,
+}
+"""The least role of each kind of caller, the highest first; None for a node."""

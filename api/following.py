@@ -16,7 +16,7 @@ from corral.jobs import WaitReason
 from sqlmodel import Session
 from sse_starlette import ServerSentEvent
 
-from api.auth import Caller
+from api.callers import Caller
 from api.logs import Logs
 from api.transactions import Database
 from api.views.jobs import wait_reason

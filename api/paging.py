@@ -10,7 +10,8 @@ from corral.contract import Page
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel
 
-from api.auth import Caller, TenantCaller
+from api.auth import TenantCaller
+from api.callers import Caller
 from domain.errors import Invalid
 from store.paging import Position
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral import Client, JobSpec
-from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
+from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
+from corral.identity import KeySpec
 from corral.images import ImageSpec
 from corral.quantities import SIZE_UNITS
 

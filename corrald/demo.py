@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from corral import Client
-from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
+from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
+from corral.identity import KeySpec
 from corral.images import ImageSpec
 from corral.jobs import IsolationLevel
 from corral.prices import PriceSpec

@@ -4,6 +4,9 @@ CorralError
 ├── NotFound               no such thing, or it is another tenant's
 ├── Unauthenticated        no key, or one that does not count
 ├── Forbidden              the key's role does not reach that far
+│   ├── BeyondScope         the key was made for other things
+│   ├── BeyondKey           the key was made for other images or levels
+│   ├── BeyondOwnRights     a key is asked for with more than its maker's rights
 │   └── TenantSuspended     the tenant, or one above it, is suspended: it may read and cancel, no more
 ├── Invalid                the request contradicts itself or the catalogue
 │   └── BatchRefused        one of several jobs is refused, and so are all
@@ -60,6 +63,27 @@ class Forbidden(CorralError):
 
     def __init__(self, needed: str) -> None:
         super().__init__(f"this needs the role {needed}", "ask an admin for a key with that role")
+
+
+class BeyondScope(Forbidden):
+    code = "scope_missing"
+
+    def __init__(self, needed: str) -> None:
+        CorralError.__init__(self, f"this key lacks the scope {needed}", "mint a key that has it, or use another")
+
+
+class BeyondKey(Forbidden):
+    code = "beyond_key"
+
+    def __init__(self, what: str, allowed: str) -> None:
+        CorralError.__init__(self, f"this key does not allow {what}", f"it allows {allowed}")
+
+
+class BeyondOwnRights(Forbidden):
+    code = "beyond_own_rights"
+
+    def __init__(self, what: str) -> None:
+        CorralError.__init__(self, f"a key cannot be made with {what}", "no key gives more than the one that makes it")
 
 
 class TenantSuspended(Forbidden):

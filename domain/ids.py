@@ -4,6 +4,7 @@ from typing import NewType
 
 TenantId = NewType("TenantId", str)
 KeyId = NewType("KeyId", str)
+MemberId = NewType("MemberId", str)
 NodeId = NewType("NodeId", str)
 GpuId = NewType("GpuId", str)
 JobId = NewType("JobId", str)

@@ -7,8 +7,10 @@ from sqlalchemy import ScalarSelect
 from sqlmodel import Session, col, func, select
 
 from domain.errors import NotFound
-from domain.ids import TenantId
+from domain.ids import KeyId, TenantId
+from store.key_rows import below
 from store.paging import Position, after
+from store.scopes import reaches
 from store.tables import Allocation, Attempt, Event, Gpu, Job, LedgerEntry, Node
 
 
@@ -37,7 +39,7 @@ def find(session: Session, scope: TenantId | None, job_id: str) -> Job:
         NotFound: there is none, or it is outside the scope.
     """
     job = session.get(Job, job_id)
-    if job is None or scope not in (None, job.tenant_id):
+    if job is None or not reaches(session, scope, job.tenant_id):
         raise NotFound("job")
     return job
 
@@ -52,12 +54,20 @@ def show(session: Session, scope: TenantId | None, job_id: str) -> JobRecord:
 
 
 def page(
-    session: Session, scope: TenantId | None, state: str | None, name: str | None, limit: int, start: Position | None
+    session: Session,
+    scope: TenantId | None,
+    key_id: KeyId | None,
+    state: str | None,
+    name: str | None,
+    limit: int,
+    start: Position | None,
 ) -> Sequence[JobRecord]:
-    """Jobs, newest first; one more than `limit` if there are."""
+    """Jobs, newest first; one more than `limit` if there are. With a key: those submitted with it or made from it."""
     query = select(Job)
     if scope is not None:
         query = query.where(Job.tenant_id == scope)
+    if key_id is not None:
+        query = query.where(col(Job.key_id).in_(below(session, key_id)))
     if state is not None:
         query = query.where(Job.state == state)
     if name is not None:

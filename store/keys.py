@@ -3,22 +3,23 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from sqlalchemy import bindparam, update
 from sqlalchemy import select as select_columns
-from sqlmodel import Session, col, or_, select
+from sqlmodel import Session, col, or_
 
-from domain.errors import Conflict, NotFound, Unauthenticated
-from domain.ids import KeyId, TenantId
+from domain.errors import NotFound, Unauthenticated
+from domain.ids import KeyId, MemberId, TenantId
+from domain.rights import Rights
+from domain.roles import Role, lower
 from store.base import table_of
 from store.clock import now_us
 from store.ids import new_id
 from store.locks import tree
-from store.paging import Position, after
-from store.tables import ApiKey, Tenant
+from store.tables import ApiKey, Member, Tenant
 
 MARK = "corral"
 USED_COARSELY_US = 60_000_000
@@ -26,20 +27,19 @@ USED_COARSELY_US = 60_000_000
 _NOBODY = hashlib.sha256(b"").hexdigest()
 """Compared with when no key has the prefix, so that a wrong prefix takes as long as a wrong secret."""
 
-_KEY, _TENANT = table_of(ApiKey), table_of(Tenant)
-_BY_PREFIX = (
-    select_columns(*_KEY.c, _TENANT.c.name.label("tenant_name"))
-    .select_from(_KEY.outerjoin(_TENANT))
-    .where(_KEY.c.prefix == bindparam("of"))
-)
+_Row = Any
+"""A row of `_KEYS`."""
+_KEY, _TENANT, _MEMBER = table_of(ApiKey), table_of(Tenant), table_of(Member)
+_KEYS = select_columns(
+    *_KEY.c,
+    _TENANT.c.name.label("tenant_name"),
+    _MEMBER.c.name.label("member_name"),
+    _MEMBER.c.state.label("member_state"),
+    _MEMBER.c.role.label("member_role"),
+).select_from(_KEY.outerjoin(_TENANT, _TENANT.c.id == _KEY.c.tenant_id).outerjoin(_MEMBER))
+_BY_PREFIX = _KEYS.where(_KEY.c.prefix == bindparam("of"))
+_BY_ID = _KEYS.where(_KEY.c.id == bindparam("of"))
 _STATE = select_columns(_TENANT.c.state).where(_TENANT.c.id == bindparam("of"))
-
-
-class _Validity(Protocol):
-    """What decides whether a key counts."""
-
-    revoked_us: int | None
-    expires_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ class Principal:
     """Whose key it is, as it stood when it was shown."""
 
     key_id: KeyId
-    role: str
-    tenant_id: TenantId | None
-    """None for an admin of the platform."""
+    member_id: MemberId | None
+    parent_key_id: KeyId | None
+    rights: Rights
     tenant_name: str | None
+    member_name: str | None
     is_suspended: bool
     """The tenant, or one above it."""
     is_use_due: bool
@@ -61,27 +62,101 @@ def authenticate(session: Session, text: str) -> Principal:
     """Whose key `corral_<prefix>_<secret>` is.
 
     Raises:
-        Unauthenticated: nobody's, a revoked one's or an expired one's; which of these is not told.
+        Unauthenticated: nobody's, or one that ended: by itself, with the key that minted it, or with its member. Which
+            of these it is is not told.
     """
     mark, prefix, secret = [*text.split("_", 2), "", ""][:3]
     key = session.connection().execute(_BY_PREFIX, {"of": prefix}).first() if prefix.isascii() else None
-    is_right = hmac.compare_digest(_hash(secret), key.secret_sha256 if key else _NOBODY)
-    if key is None or mark != MARK or not is_right or not _is_valid(key, now := now_us(session)):
+    is_right = hmac.compare_digest(hash_secret(secret), key.secret_sha256 if key else _NOBODY)
+    if key is None or mark != MARK or not is_right:
+        raise Unauthenticated
+    now = now_us(session)
+    role = _role_of_chain(session, key, now)
+    if role is None:
         raise Unauthenticated
     return Principal(
         KeyId(key.id),
-        key.role,
-        None if key.tenant_id is None else TenantId(key.tenant_id),
+        None if key.member_id is None else MemberId(key.member_id),
+        None if key.parent_key_id is None else KeyId(key.parent_key_id),
+        rights_of(key, role),
         key.tenant_name,
+        key.member_name,
         key.tenant_id is not None and is_suspended(session, key.tenant_id),
         key.last_used_us is None or now - key.last_used_us >= USED_COARSELY_US,
     )
 
 
+def rights_of(key: Any, role: Role) -> Rights:
+    """What the row of a key says, with the role that counts now."""
+    return Rights(
+        role,
+        None if key.tenant_id is None else TenantId(key.tenant_id),
+        None if key.scopes is None else frozenset(key.scopes),
+        None if key.images is None else tuple(key.images),
+        None if key.levels is None else tuple(key.levels),
+        key.own_jobs_only,
+        key.expires_us,
+    )
+
+
+def mint_key(
+    session: Session, tenant_id: TenantId | None, name: str, expires_us: int | None = None
+) -> tuple[ApiKey, str]:
+    """A key with all rights over a tenant, or (None) over the platform.
+
+    Raises:
+        NotFound: there is no such tenant.
+    """
+    role = Role.PLATFORM_ADMIN if tenant_id is None else Role.TENANT_ADMIN
+    return mint(session, name, Rights(role, tenant_id, expires_us=expires_us))
+
+
+def mint(
+    session: Session,
+    name: str,
+    rights: Rights,
+    member_id: MemberId | None = None,
+    parent_key_id: KeyId | None = None,
+) -> tuple[ApiKey, str]:
+    """A new key, and its text, which is not kept. Whether its maker may give such rights was checked.
+
+    Raises:
+        NotFound: there is no such tenant.
+    """
+    if rights.tenant_id is not None and session.get(Tenant, rights.tenant_id) is None:
+        raise NotFound("tenant")
+    prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
+    key = ApiKey(
+        id=new_id("key"),
+        tenant_id=rights.tenant_id,
+        name=name,
+        prefix=prefix,
+        secret_sha256=hash_secret(secret),
+        role=rights.role,
+        member_id=member_id,
+        parent_key_id=parent_key_id,
+        scopes=None if rights.scopes is None else sorted(rights.scopes),
+        images=None if rights.images is None else list(rights.images),
+        levels=None if rights.levels is None else list(rights.levels),
+        own_jobs_only=rights.own_jobs_only,
+        created_us=now_us(session),
+        expires_us=rights.expires_us,
+    )
+    session.add(key)
+    session.flush()
+    return key, f"{MARK}_{prefix}_{secret}"
+
+
 def is_valid(session: Session, key_id: KeyId) -> bool:
     """Whether the key still counts."""
-    key = session.get(ApiKey, key_id, populate_existing=True)
-    return key is not None and _is_valid(key, now_us(session))
+    key = session.connection().execute(_BY_ID, {"of": key_id}).first()
+    return key is not None and _role_of_chain(session, key, now_us(session)) is not None
+
+
+def chain(session: Session, key_id: str) -> tuple[KeyId, ...]:
+    """The key, the one that minted it, and so on to the first."""
+    key = session.connection().execute(_BY_ID, {"of": key_id}).one()
+    return tuple(KeyId(each.id) for each in _upward(session, key))
 
 
 def is_suspended(session: Session, tenant_id: str) -> bool:
@@ -103,68 +178,27 @@ def note_use(session: Session, key_id: KeyId) -> None:
     )
 
 
-def mint_key(
-    session: Session, tenant_id: TenantId | None, name: str, expires_us: int | None = None
-) -> tuple[ApiKey, str]:
-    """A new key, and its text, which is not kept: of a tenant, or (None) of an admin of the platform.
-
-    Raises:
-        NotFound: there is no such tenant.
-    """
-    if tenant_id is not None and session.get(Tenant, tenant_id) is None:
-        raise NotFound("tenant")
-    prefix, secret = secrets.token_hex(6), secrets.token_hex(32)
-    key = ApiKey(
-        id=new_id("key"),
-        tenant_id=tenant_id,
-        name=name,
-        prefix=prefix,
-        secret_sha256=_hash(secret),
-        role="admin" if tenant_id is None else "tenant",
-        created_us=now_us(session),
-        expires_us=expires_us,
-    )
-    session.add(key)
-    session.flush()
-    return key, f"{MARK}_{prefix}_{secret}"
-
-
-def keys(session: Session, owner: TenantId | None, limit: int, start: Position | None) -> Sequence[ApiKey]:
-    """The keys of a tenant, or (None) of the platform's admins, newest first; one more than `limit` if there are."""
-    query = select(ApiKey).where(ApiKey.tenant_id == owner if owner else col(ApiKey.tenant_id).is_(None))
-    if start is not None:
-        query = query.where(after(start, col(ApiKey.created_us), col(ApiKey.id)))
-    order = (col(ApiKey.created_us).desc(), col(ApiKey.id).desc())
-    return session.exec(query.order_by(*order).limit(limit + 1)).all()
-
-
-def revoke_key(session: Session, owner: TenantId | None, key_id: str) -> None:
-    """End the key of that owner (None: an admin's), at once. Ending it again changes nothing.
-
-    Raises:
-        NotFound: it is not that owner's.
-        Conflict: it is the last admin's key that counts, without which nobody could rule the platform.
-    """
-    key = session.get(ApiKey, key_id)
-    if key is None or key.tenant_id != owner:
-        raise NotFound("key")
-    if key.revoked_us is not None:
-        return
-    if owner is None and not _has_other_admin(session, key_id):
-        raise Conflict("this is the last admin key", "make another one first")
-    key.revoked_us = now_us(session)
-    session.flush()
-
-
-def _has_other_admin(session: Session, key_id: str) -> bool:
-    others = session.exec(select(ApiKey).where(ApiKey.role == "admin", ApiKey.id != key_id).with_for_update())
-    now = now_us(session)
-    return any(_is_valid(each, now) for each in others)
-
-
-def _is_valid(key: _Validity, now: int) -> bool:
-    return key.revoked_us is None and (key.expires_us is None or now < key.expires_us)
-
-
-def _hash(secret: str) -> str:
+def hash_secret(secret: str) -> str:
+    """What is kept of a secret: it has 256 random bits, so nobody finds it by trying."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _role_of_chain(session: Session, key: _Row, now: int) -> Role | None:
+    """The role that counts: the least of the key's, its makers' and their members'; None if one of them ended."""
+    role = Role(key.role)
+    for each in _upward(session, key):
+        if each.revoked_us is not None or (each.expires_us is not None and each.expires_us <= now):
+            return None
+        role = lower(role, Role(each.role))
+        if each.member_id is not None:
+            if each.member_state != "active":
+                return None
+            role = lower(role, Role(each.member_role))
+    return role
+
+
+def _upward(session: Session, key: _Row) -> Iterator[_Row]:
+    yield key
+    while key.parent_key_id is not None:
+        key = session.connection().execute(_BY_ID, {"of": key.parent_key_id}).one()
+        yield key

@@ -14,6 +14,7 @@ from store.ends import withdraw
 from store.events import record
 from store.locks import lock_nodes, lock_quotas
 from store.quotas import leave_queue
+from store.scopes import reaches
 from store.tables import Attempt, Job
 
 
@@ -85,7 +86,7 @@ def _stop_attempt(session: Session, job: Job) -> StopHint | None:
 def _lock(session: Session, scope: TenantId | None, job_id: str) -> Job:
     """The job, locked in the order of `store.locks` together with all that its end would change."""
     job = session.get(Job, job_id)
-    if job is None or scope not in (None, job.tenant_id):
+    if job is None or not reaches(session, scope, job.tenant_id):
         raise NotFound("job")
     live = session.exec(select(Attempt.node_id).where(Attempt.job_id == job_id, col(Attempt.state) != "ended"))
     lock_nodes(session, live.all())

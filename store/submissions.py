@@ -15,6 +15,7 @@ from domain.admission import CatalogueImage, Wish, check
 from domain.errors import BatchRefused, CorralError, Invalid, TenantSuspended
 from domain.ids import Instant, TenantId
 from domain.levels import Level
+from domain.rights import NOBODY, Author
 from domain.states import JobState
 from store.admission import TenantFacts, admitted_images, devices, held_inputs, lock_tenants
 from store.base import table_of
@@ -60,6 +61,7 @@ class Order:
 
     tenant_id: TenantId
     jobs: Sequence[Submission]
+    author: Author = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def submit(session: Session, orders: Sequence[Order]) -> list[Sequence[Queued] |
 
     The refusals: `TenantSuspended` if the tenant or one above it is; `Invalid` if the image or an input is not there,
     or the image cannot be run at the level asked for; `BeyondQuota` if a quota in the tree excludes such a job, now and
-    later; `QuotaExceeded` if a queue is full; `BatchRefused` with the places of these in an order of several.
+    later; `QuotaExceeded` if a queue is full; `BeyondKey` if the author's key is kept to other
+    images or levels; `BatchRefused` with the places of these in an order of several.
     """
     tenants, room = lock_tenants(session, {order.tenant_id for order in orders})
     images = admitted_images(session, {job.image for order in orders for job in order.jobs})
@@ -105,7 +108,7 @@ def submit(session: Session, orders: Sequence[Order]) -> list[Sequence[Queued] |
         except CorralError as refusal:
             outcomes.append(refusal)
         else:
-            outcomes.append([_place(written, order.tenant_id, *each, now) for each in admitted])
+            outcomes.append([_place(written, order, *each, now) for each in admitted])
     if written.jobs:
         add_queued(session, room.taken)
         _write(session, written, now)
@@ -136,7 +139,7 @@ def _all_admitted(
     refused: dict[int, CorralError] = {}
     for place, job in enumerate(order.jobs):
         try:
-            admitted.append(_admitted(job, order.tenant_id, tenant, images, held))
+            admitted.append(_admitted(job, order, tenant, images, held))
         except CorralError as refusal:
             refused[place] = refusal
     if refused and len(order.jobs) == 1:
@@ -148,7 +151,7 @@ def _all_admitted(
 
 def _admitted(
     job: Submission,
-    tenant_id: TenantId,
+    order: Order,
     tenant: TenantFacts,
     images: Mapping[str, CatalogueImage],
     held: set[tuple[str, str]],
@@ -159,24 +162,23 @@ def _admitted(
     least = job.least_level or tenant.default_isolation
     time_limit_us = job.time_limit_us or tenant.default_time_limit_us
     wish = Wish(least, time_limit_us, job.priority, job.gpus, job.models)
+    order.author.check(image.name, least)
     check(wish, image, tenant.rules)
     for sha256 in job.inputs:
-        if (tenant_id, sha256) not in held:
+        if (order.tenant_id, sha256) not in held:
             raise Invalid(f"there is no input {sha256}", "store it first with POST /v1/inputs")
     for name in secrets_of(job.spec):
-        if (tenant_id, name) not in held:
+        if (order.tenant_id, name) not in held:
             raise Invalid(f"there is no secret {name}", "set it first: corral secrets set NAME")
     return job, image, wish
 
 
-def _place(
-    written: _Written, tenant_id: TenantId, job: Submission, image: CatalogueImage, wish: Wish, now: Instant
-) -> Queued:
+def _place(written: _Written, order: Order, job: Submission, image: CatalogueImage, wish: Wish, now: Instant) -> Queued:
     job_id = new_id("job")
-    written.jobs.append(_row(job_id, tenant_id, job, image, wish, now))
+    written.jobs.append(_row(job_id, order, job, image, wish, now))
     written.inputs.extend({"job_id": job_id, "position": n, "sha256": each} for n, each in enumerate(job.inputs))
-    written.wishes.append((job_id, tenant_id, job))
-    return Queued(job_id, tenant_id, now)
+    written.wishes.append((job_id, order.tenant_id, job))
+    return Queued(job_id, order.tenant_id, now)
 
 
 def _write(session: Session, written: _Written, now: Instant) -> None:
@@ -205,11 +207,13 @@ def _device_warnings(session: Session, wishes: Sequence[tuple[str, TenantId, Sub
 
 
 def _row(
-    job_id: str, tenant_id: TenantId, job: Submission, image: CatalogueImage, wish: Wish, now: Instant
+    job_id: str, order: Order, job: Submission, image: CatalogueImage, wish: Wish, now: Instant
 ) -> Mapping[str, Any]:
     return {
         "id": job_id,
-        "tenant_id": tenant_id,
+        "tenant_id": order.tenant_id,
+        "key_id": order.author.key_id,
+        "member_id": order.author.member_id,
         "name": job.name,
         "state": JobState.QUEUED.value,
         "spec": job.spec,

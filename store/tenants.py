@@ -71,9 +71,11 @@ def tenant(session: Session, tenant_id: str) -> Tenant:
     return found
 
 
-def tenants(session: Session, limit: int, start: Position | None) -> Sequence[Tenant]:
-    """All tenants, newest first; one more than `limit` if there are."""
+def tenants(session: Session, scope: TenantId | None, limit: int, start: Position | None) -> Sequence[Tenant]:
+    """The tenants within the scope, newest first; one more than `limit` if there are."""
     query = select(Tenant)
+    if scope is not None:
+        query = query.where(col(Tenant.id).in_(below(session, scope)))
     if start is not None:
         query = query.where(after(start, col(Tenant.created_us), col(Tenant.id)))
     return session.exec(query.order_by(col(Tenant.created_us).desc(), col(Tenant.id).desc()).limit(limit + 1)).all()

@@ -11,7 +11,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from api.after_commit import Tell
-from api.auth import ActiveCaller, TenantCaller
+from api.auth import ActiveCaller, MemberCaller, TenantCaller
 from api.once import AskedOnce
 from api.paging import AskedPage
 from api.parts import AppSettings
@@ -50,7 +50,9 @@ def submit(
     return once.create(
         session,
         body,
-        lambda: queued_view(body, _submitted(session, Order(owner, [submission(body, settings.heartbeat_seconds)]))),
+        lambda: queued_view(
+            body, _submitted(session, Order(owner, [submission(body, settings.heartbeat_seconds)], caller.author))
+        ),
     )
 
 
@@ -64,7 +66,7 @@ def list_jobs(
     tenant_id: TenantQuery = None,
 ) -> Page[JobView]:
     """Jobs, newest first."""
-    rows = jobs.page(session, caller.narrowed(tenant_id), state, name, paging.limit, paging.start)
+    rows = jobs.page(session, caller.narrowed(tenant_id), caller.own_jobs, state, name, paging.limit, paging.start)
     return paging.page(rows, job_view, lambda row: Position(row.job.submitted_us, row.job.id))
 
 
@@ -96,7 +98,7 @@ def ledger(job_id: JobPath, caller: TenantCaller, session: Reading, paging: Aske
 
 
 @router.post("/{job_id}/cancel")
-def cancel(job_id: JobPath, caller: TenantCaller, session: Writing, tell: Tell, body: Empty | None = None) -> JobView:
+def cancel(job_id: JobPath, caller: MemberCaller, session: Writing, tell: Tell, body: Empty | None = None) -> JobView:
     """End it, wherever it stands; a cancelled one stays as it is. A suspended tenant may do this too."""
     done = requests.cancel(session, caller.scope, job_id)
     tell.stop(done.stop)

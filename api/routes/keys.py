@@ -1,59 +1,86 @@
-"""The caller itself, and the keys of its tenant (an admin's: of the platform's admins)."""
+"""Keys: who rules a tenant sees all of its keys; everybody else the own one, and those made from it."""
 
-from corral.accounts import KeySpec, KeyView, NewKey, Whoami
 from corral.contract import Page
+from corral.identity import KeySpec, KeyView, NewKey
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.auth import ActiveCaller, TenantCaller
+from api.auth import ActiveCaller, TenantAdminCaller, TenantCaller
+from api.key_specs import asked_rights
 from api.once import AskedOnce
 from api.paging import AskedPage
-from api.paths import KeyPath
+from api.paths import KeyPath, TenantPath, TenantQuery
 from api.transactions import Reading, Writing
-from api.views.accounts import key_view, new_key
-from domain.errors import Forbidden, Invalid
-from store import keys
+from api.views.identity import key_view, new_key
+from domain.ids import TenantId
+from store import key_rows
+from store.minting import mint_from
 from store.paging import Position
+from store.tenants import tenant
 
 router = APIRouter(tags=["keys"])
 
 
-@router.get("/whoami")
-def whoami(caller: TenantCaller) -> Whoami:
-    """Whose key this is."""
-    return Whoami.model_validate(
-        {
-            "key_id": caller.key_id,
-            "role": caller.role,
-            "tenant_id": caller.tenant_id,
-            "tenant_name": caller.tenant_name,
-        }
-    )
-
-
 @router.get("/keys")
-def list_keys(caller: TenantCaller, session: Reading, paging: AskedPage) -> Page[KeyView]:
+def list_keys(
+    caller: TenantCaller, session: Reading, paging: AskedPage, tenant_id: TenantQuery = None
+) -> Page[KeyView]:
     """The keys, newest first, without their secrets."""
-    rows = keys.keys(session, caller.tenant_id, paging.limit, paging.start)
+    owner = caller.narrowed(tenant_id)
+    rows = key_rows.keys(session, owner, caller.family, paging.limit, paging.start)
     return paging.page(rows, key_view, lambda row: Position(row.created_us, row.id))
 
 
 @router.post("/keys", status_code=201, response_model=NewKey)
-def make_key(body: KeySpec, caller: ActiveCaller, session: Writing, once: AskedOnce) -> Response:
-    """Make a key. Its text is in this answer only: the same Idempotency-Key again is refused, not answered again."""
-    if body.role == "admin" and not caller.is_admin:
-        raise Forbidden("admin")
-    if body.role == "tenant" and caller.is_admin:
-        raise Invalid("an admin's key has the role admin", "make a tenant's key with POST /v1/tenants/{id}/keys")
+def make_key(
+    body: KeySpec, caller: ActiveCaller, session: Writing, once: AskedOnce, tenant_id: TenantQuery = None
+) -> Response:
+    """Make a key with at most the rights of this one: the caller's own, or a child of the caller's key.
+
+    Its text is in this answer only: the same Idempotency-Key again is refused, not answered again.
+    """
+    asked = asked_rights(body, caller.narrowed(tenant_id))
     return once.create(
         session,
         body,
-        lambda: new_key(*keys.mint_key(session, caller.tenant_id, body.name, body.expires_at)),
+        lambda: new_key(*mint_from(session, caller.principal, body.name, asked, is_child=body.is_child)),
         is_secret=True,
     )
 
 
 @router.delete("/keys/{key_id}", status_code=204)
 def revoke_key(key_id: KeyPath, caller: ActiveCaller, session: Writing) -> None:
-    """End a key, at once."""
-    keys.revoke_key(session, caller.tenant_id, key_id)
+    """End a key, and all that were made from it, at once."""
+    key_rows.revoke_key(session, caller.scope, key_id, family=caller.family)
+
+
+@router.get("/tenants/{tenant_id}/keys")
+def list_tenant_keys(
+    tenant_id: TenantPath, caller: TenantAdminCaller, session: Reading, paging: AskedPage
+) -> Page[KeyView]:
+    """A tenant's keys, newest first, without their secrets."""
+    owner = TenantId(tenant(session, tenant_id).id)
+    rows = key_rows.keys(session, owner, None, paging.limit, paging.start)
+    return paging.page(rows, key_view, lambda row: Position(row.created_us, row.id))
+
+
+@router.post("/tenants/{tenant_id}/keys", status_code=201, response_model=NewKey)
+def make_tenant_key(
+    tenant_id: TenantPath, body: KeySpec, caller: TenantAdminCaller, session: Writing, once: AskedOnce
+) -> Response:
+    """Make a key of the tenant, which no person's leaving ends. Its text is in this answer only."""
+    asked = asked_rights(body, TenantId(tenant(session, tenant_id).id))
+    return once.create(
+        session,
+        body,
+        lambda: new_key(
+            *mint_from(session, caller.principal, body.name, asked, is_child=body.is_child, of_tenant=True)
+        ),
+        is_secret=True,
+    )
+
+
+@router.delete("/tenants/{tenant_id}/keys/{key_id}", status_code=204)
+def revoke_tenant_key(tenant_id: TenantPath, key_id: KeyPath, caller: TenantAdminCaller, session: Writing) -> None:
+    """End one of a tenant's keys, and all that were made from it, at once."""
+    key_rows.revoke_key(session, caller.scope, key_id, of=TenantId(tenant_id))

@@ -1,6 +1,6 @@
-"""Tenants, their quotas, their keys and the check of their ledgers: the admin's."""
+"""Tenants, their quotas and the check of their ledgers. Who has a role at one may look at it and those below."""
 
-from corral.accounts import KeySpec, KeyView, LedgerCheck, NewKey, QuotaSpec, QuotaView, TenantSpec, TenantView
+from corral.accounts import LedgerCheck, QuotaSpec, QuotaView, TenantSpec, TenantView
 from corral.cluster import Empty
 from corral.contract import Page
 from corral.jobs import PRIORITIES
@@ -8,16 +8,15 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.after_commit import Tell
-from api.auth import AdminCaller
+from api.auth import AdminCaller, TenantCaller
 from api.once import AskedOnce
 from api.paging import AskedPage
-from api.paths import KeyPath, TenantPath
+from api.paths import TenantPath
 from api.transactions import Reading, Writing
-from api.views.accounts import key_view, new_key, quota_view, tenant_view
+from api.views.accounts import quota_view, tenant_view
 from domain.errors import Invalid
-from domain.ids import TenantId
 from domain.scheduling.snapshot import WHOLE_GPU
-from store import keys, ledger, tenants
+from store import ledger, tenants
 from store.paging import Position
 from store.quota_rows import quota_rows
 from store.quotas import QuotaRules, set_quota
@@ -26,9 +25,9 @@ router = APIRouter(prefix="/tenants", tags=["tenants"])
 
 
 @router.get("")
-def list_tenants(caller: AdminCaller, session: Reading, paging: AskedPage) -> Page[TenantView]:
-    """All tenants, newest first."""
-    rows = tenants.tenants(session, paging.limit, paging.start)
+def list_tenants(caller: TenantCaller, session: Reading, paging: AskedPage) -> Page[TenantView]:
+    """The own tenant and those below it, newest first; for an admin, all."""
+    rows = tenants.tenants(session, caller.scope, paging.limit, paging.start)
     return paging.page(rows, tenant_view, lambda row: Position(row.created_us, row.id))
 
 
@@ -53,7 +52,7 @@ def create(body: TenantSpec, caller: AdminCaller, session: Writing, once: AskedO
 
 
 @router.get("/{tenant_id}")
-def show(tenant_id: TenantPath, caller: AdminCaller, session: Reading) -> TenantView:
+def show(tenant_id: TenantPath, caller: TenantCaller, session: Reading) -> TenantView:
     """One tenant."""
     return tenant_view(tenants.tenant(session, tenant_id))
 
@@ -74,7 +73,7 @@ def resume(
 
 
 @router.get("/{tenant_id}/quota")
-def show_quota(tenant_id: TenantPath, caller: AdminCaller, session: Reading) -> QuotaView:
+def show_quota(tenant_id: TenantPath, caller: TenantCaller, session: Reading) -> QuotaView:
     """What it may use, and what it uses."""
     return quota_view(tenants.tenant(session, tenant_id).id, quota_rows(session, tenant_id))
 
@@ -87,34 +86,6 @@ def put_quota(tenant_id: TenantPath, body: QuotaSpec, caller: AdminCaller, sessi
     set_quota(session, tenant_id, _rules(body))
     tell.wake()
     return quota_view(tenant_id, quota_rows(session, tenant_id))
-
-
-@router.get("/{tenant_id}/keys")
-def list_keys(tenant_id: TenantPath, caller: AdminCaller, session: Reading, paging: AskedPage) -> Page[KeyView]:
-    """Its keys, newest first, without their secrets."""
-    owner = TenantId(tenants.tenant(session, tenant_id).id)
-    rows = keys.keys(session, owner, paging.limit, paging.start)
-    return paging.page(rows, key_view, lambda row: Position(row.created_us, row.id))
-
-
-@router.post("/{tenant_id}/keys", status_code=201, response_model=NewKey)
-def make_key(tenant_id: TenantPath, body: KeySpec, caller: AdminCaller, session: Writing, once: AskedOnce) -> Response:
-    """Make a key for it. Its text is in this answer only: the same Idempotency-Key again is refused."""
-    if body.role != "tenant":
-        raise Invalid("a tenant's key has the role tenant")
-    owner = TenantId(tenant_id)
-    return once.create(
-        session,
-        body,
-        lambda: new_key(*keys.mint_key(session, owner, body.name, body.expires_at)),
-        is_secret=True,
-    )
-
-
-@router.delete("/{tenant_id}/keys/{key_id}", status_code=204)
-def revoke_key(tenant_id: TenantPath, key_id: KeyPath, caller: AdminCaller, session: Writing) -> None:
-    """End one of its keys, at once."""
-    keys.revoke_key(session, TenantId(tenant_id), key_id)
 
 
 @router.get("/{tenant_id}/ledger/verify")

@@ -1,14 +1,11 @@
-"""Tenants, keys, quotas, prices and the ledger, as they are shown."""
+"""Tenants, quotas, prices and the ledger, as they are shown."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from corral.accounts import (
     GpuQuotaView,
-    KeyView,
     LedgerEntryView,
-    NewKey,
     QuotaView,
     TenantView,
     UsageRow,
@@ -19,7 +16,7 @@ from corral.quantities import duration_text
 
 from domain.money import gpu_hours_text
 from domain.scheduling.snapshot import ANY_MODEL
-from store.tables import ApiKey, LedgerEntry, Quota, Tenant
+from store.tables import LedgerEntry, Quota, Tenant
 from store.usage import Group, Key, Sum
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,16 +43,6 @@ def tenant_view(tenant: Tenant) -> TenantView:
             "default_time_limit": duration_text(tenant.default_time_limit_us),
         }
     )
-
-
-def key_view(key: ApiKey) -> KeyView:
-    """A key, without its secret."""
-    return KeyView.model_validate(_key(key))
-
-
-def new_key(key: ApiKey, text: str) -> NewKey:
-    """A key just made, with its text."""
-    return NewKey.model_validate({**_key(key), "key": text})
 
 
 def quota_view(tenant_id: str, rows: Sequence[Quota]) -> QuotaView:
@@ -97,20 +84,6 @@ def usage_view(groups: Sequence[Group], sums: Mapping[Key, Sum], since: int | No
         total_gpu_hours=gpu_hours_text(total_us_milli),
         total_cost_micro=sum(each.cost_micro for each in sums.values()),
     )
-
-
-def _key(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "tenant_id": key.tenant_id,
-        "name": key.name,
-        "prefix": key.prefix,
-        "role": key.role,
-        "created_at": key.created_us,
-        "expires_at": key.expires_us,
-        "revoked_at": key.revoked_us,
-        "last_used_at": key.last_used_us,
-    }
 
 
 def _gpu_quota(row: Quota) -> GpuQuotaView:

@@ -1,14 +1,11 @@
-"""Tenants, keys, quotas, prices and usage: what admins send and everyone reads."""
+"""Tenants, quotas, prices and usage: what admins send and everyone reads."""
 
 from typing import Literal
 
-from corral.contract import Line, Name, Request, View
+from corral.contract import Name, Request, View
 from corral.jobs import ImageName, IsolationLevel, ModelName, Priority
 from corral.quantities import Duration
 from pydantic import Field
-
-Role = Literal["admin", "tenant"]
-"""`admin` rules the platform; `tenant` acts inside its own tenant."""
 
 
 class TenantSpec(Request):
@@ -29,33 +26,6 @@ class TenantView(View):
     state: Literal["active", "suspended"]
     default_isolation: IsolationLevel
     default_time_limit: Duration
-
-
-class KeySpec(Request):
-    """A key to be made."""
-
-    name: Line = "key"
-    role: Role = "tenant"
-    expires_at: int | None = Field(default=None, ge=0, le=2**62)
-    """Microseconds since the epoch; None never."""
-
-
-class KeyView(View):
-    id: str
-    tenant_id: str | None
-    name: str
-    prefix: str
-    role: Role
-    created_at: int
-    expires_at: int | None
-    revoked_at: int | None
-    last_used_at: int | None
-
-
-class NewKey(KeyView):
-    """A key just made: the only time that its secret is shown."""
-
-    key: str
 
 
 class GpuQuota(Request):
@@ -162,12 +132,3 @@ class LedgerCheck(View):
     entries: int
     first_bad_seq: int | None
     problem: str
-
-
-class Whoami(View):
-    """Whose key this is."""
-
-    key_id: str
-    role: Role
-    tenant_id: str | None
-    tenant_name: str | None

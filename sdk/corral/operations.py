@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from corral.call import Call
-from corral.calls import accounts, cluster, ledger
+from corral.calls import accounts, cluster, identity, ledger
 from corral.calls import audit as audit_calls
 from corral.calls import images as image_calls
 from corral.calls import jobs as job_calls
@@ -105,12 +105,12 @@ class Operations:
     log_part = Operation(job_calls.log_part)
     upload_tar = Operation(job_calls.upload_tar)
 
-    whoami = Operation(accounts.whoami)
+    whoami = Operation(identity.whoami)
     usage = Operation(accounts.usage)
     quota = Operation(accounts.quota)
-    keys = Listing(accounts.keys)
-    create_key = Operation(accounts.create_key)
-    revoke_key = Operation(accounts.revoke_key)
+    keys = Listing(identity.keys)
+    create_key = Operation(identity.create_key)
+    revoke_key = Operation(identity.revoke_key)
     tenants = Listing(accounts.tenants)
     tenant = Operation(accounts.tenant)
     create_tenant = Operation(accounts.create_tenant)
@@ -118,9 +118,9 @@ class Operations:
     resume_tenant = Operation(accounts.resume_tenant)
     tenant_quota = Operation(accounts.tenant_quota)
     set_tenant_quota = Operation(accounts.set_tenant_quota)
-    tenant_keys = Listing(accounts.tenant_keys)
-    create_tenant_key = Operation(accounts.create_tenant_key)
-    revoke_tenant_key = Operation(accounts.revoke_tenant_key)
+    tenant_keys = Listing(identity.tenant_keys)
+    create_tenant_key = Operation(identity.create_tenant_key)
+    revoke_tenant_key = Operation(identity.revoke_tenant_key)
     verify_ledger = Operation(accounts.verify_ledger)
 
     prices = Listing(ledger.prices)

@@ -1,10 +1,11 @@
 """The tables. Times are microseconds since the epoch, UTC; money is micro-units; shares are thousandths of a GPU."""
 
-from store.tables.accounts import ApiKey, Quota, Tenant
+from store.tables.accounts import Quota, Tenant
 from store.tables.audit import AuditChain, AuditEntry
 from store.tables.books import Allocation, LedgerEntry, Price
 from store.tables.cluster import Gpu, JoinToken, Node
 from store.tables.files import Artifact, StoredInput
+from store.tables.identity import ApiKey, Login, Member
 from store.tables.images import Image, ImageBlock, ImageCheck, ImageTenant, ImageWish, SignatureRule
 from store.tables.jobs import Attempt, Job, JobInput
 from store.tables.purses import Hold, Purse
@@ -37,6 +38,8 @@ __all__ = [
     "JoinToken",
     "Leader",
     "LedgerEntry",
+    "Login",
+    "Member",
     "Node",
     "Price",
     "Purse",

@@ -1,4 +1,4 @@
-"""Tenants, their keys and quotas."""
+"""Tenants and their quotas."""
 
 from sqlalchemy import CheckConstraint
 from sqlmodel import Field
@@ -23,24 +23,6 @@ class Tenant(Row, table=True):
     chain_head: str = ""
     """Hash of the last entry."""
     created_us: int = big()
-
-
-class ApiKey(Row, table=True):
-    """A credential of a person or a program; only the hash of its secret is kept."""
-
-    __tablename__ = "api_key"
-
-    id: str = Field(primary_key=True)
-    tenant_id: str | None = Field(default=None, foreign_key="tenant.id", index=True)
-    """None for a platform admin's key."""
-    name: str
-    prefix: str = Field(unique=True)
-    secret_sha256: str
-    role: str
-    created_us: int = big()
-    expires_us: int | None = big(default=None)
-    revoked_us: int | None = big(default=None)
-    last_used_us: int | None = big(default=None)
 
 
 class Quota(Row, table=True):

@@ -22,6 +22,11 @@ class Node(Row, table=True):
     """`ready`, `draining`, `lost`."""
     is_reachable: bool = True
     token_sha256: str = Field(unique=True)
+    next_token_sha256: str | None = Field(default=None, unique=True)
+    """Of a renewed token, which takes the other's place when it is first used."""
+    token_made_us: int | None = big(default=None)
+    revoked_us: int | None = big(default=None)
+    """Neither token counts any more, until the node joins anew."""
     boot_id: str = ""
     agent_version: str = ""
     kernel: str = ""
@@ -57,6 +62,7 @@ class JoinToken(Row, table=True):
     created_us: int = big()
     expires_us: int = big()
     used_us: int | None = big(default=None)
+    revoked_us: int | None = big(default=None)
 
 
 class Gpu(Row, table=True):

@@ -18,6 +18,10 @@ class Job(Row, table=True):
 
     id: str = Field(primary_key=True)
     tenant_id: str = Field(foreign_key="tenant.id", index=True)
+    key_id: str | None = Field(default=None, index=True)
+    """The key that submitted it."""
+    member_id: str | None = None
+    """Whose key that was."""
     name: str | None = None
     state: str
     spec: dict[str, Any] = json()

@@ -1,86 +1,58 @@
-"""Every route of the OpenAPI document, with every kind of key that must not open it."""
+"""Every operation of the OpenAPI document, with every kind of key that must not open it."""
 
 import time
-from typing import Any
+from collections.abc import Mapping
 
 import httpx2
 import pytest
 from actors import Actor, a_job, a_tenant
+from matrix import ALL, CLOSED, MADE, OF_KEYS, OF_NODES, OPEN, SCOPES, role_below
 from sqlalchemy import Engine
 from sqlmodel import Session, select
 
-from api.app import create_app
-from api.settings import ApiSettings
+from domain.roles import Role
 from store.engine import writing
 from store.keys import mint_key
 from store.tables import ApiKey, Job
-
-OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
-NODE = "/v1/node/"
-ADMIN = ("/v1/tenants", "/v1/nodes", "/v1/prices", "/v1/signature-rules")
-SOME_ID = "0" * 26
-SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://matrix")
-
-
-def routes() -> list[tuple[str, str]]:
-    """Method and path of every operation in the document."""
-    paths = create_app(SETTINGS).openapi()["paths"]
-    return sorted((method.upper(), path) for path, operations in paths.items() for method in operations)
-
-
-ROUTES = [route for route in routes() if route not in OPEN]
-CATALOGUE_CHANGES = [route for route in ROUTES if route[1].startswith("/v1/images") and route[0] != "GET"]
-ADMIN_ROUTES = CATALOGUE_CHANGES + [route for route in ROUTES if route[1].startswith(ADMIN)]
-NODE_ROUTES = [route for route in ROUTES if route[1].startswith(NODE)]
-TENANT_ROUTES = [route for route in ROUTES if route not in ADMIN_ROUTES and route not in NODE_ROUTES]
-
-
-def fill(path: str, **ids: str) -> str:
-    """The path with ids in it, below /v1; unknown ones where none are given."""
-    values = {
-        "job_id": f"job_{SOME_ID}",
-        "tenant_id": f"ten_{SOME_ID}",
-        "key_id": f"key_{SOME_ID}",
-        "node_id": f"nod_{SOME_ID}",
-        "attempt_id": f"att_{SOME_ID}",
-        "rule_id": f"sig_{SOME_ID}",
-        "name": "x",
-        "sha256": "sha256:" + "0" * 64,
-    } | ids
-    return path.removeprefix("/v1").format(**values).replace("{name:path}", values["name"])
-
-
-def send(actor: Actor, method: str, path: str) -> httpx2.Response:
-    body: dict[str, Any] = {"json": {}} if method in ("POST", "PUT") else {}
-    return actor.send(method, path, **body)
 
 
 def refused(answer: httpx2.Response, status: int, code: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
-@pytest.fixture
-def revoked(tenant: Actor, admin: Actor) -> Actor:
-    """A key of the tenant that was revoked."""
-    made = tenant.made("/keys", {"name": "gone"})
-    assert tenant.send("DELETE", f"/keys/{made['id']}").status_code == 204
-    return Actor(tenant.client, made["key"], tenant.tenant_id)
+def a_key_of(actor: Actor, **spec: object) -> Actor:
+    """Somebody with a key that the actor made."""
+    return Actor(actor.client, actor.made("/keys", spec)["key"], actor.tenant_id)
 
 
 @pytest.fixture
-def expired(tenant: Actor) -> Actor:
-    """A key of the tenant that has expired."""
-    made = tenant.made("/keys", {"name": "old", "expires_at": 1})
-    return Actor(tenant.client, made["key"], tenant.tenant_id)
+def ended(tenant: Actor, admin: Actor, engine: Engine) -> Mapping[str, Actor]:
+    """Keys that were good once."""
+    revoked = tenant.made("/keys", {"name": "revoked"})
+    parent = tenant.made("/keys", {"name": "parent", "role": "member"})
+    orphan = Actor(tenant.client, parent["key"]).made("/keys", {"name": "orphan"})
+    grandchild = Actor(tenant.client, orphan["key"]).made("/keys", {"name": "grandchild"})
+    for key_id in (revoked["id"], parent["id"]):
+        assert tenant.send("DELETE", f"/keys/{key_id}").status_code == 204
+    short = tenant.made("/keys", {"name": "short", "role": "member"})
+    widow = Actor(tenant.client, short["key"]).made("/keys", {"name": "widow"})
+    expired = tenant.made("/keys", {"name": "expired", "expires_at": 1})
+    with writing(engine) as session:
+        held = session.get(ApiKey, short["id"])
+        assert held is not None
+        held.expires_us = 1
+    found = {
+        "revoked": revoked, "expired": expired, "of a revoked key": orphan, "of a key of a revoked key": grandchild,
+        "of an expired key": widow,
+    }  # fmt: skip
+    return {name: Actor(tenant.client, made["key"], tenant.tenant_id) for name, made in found.items()}
 
 
 @pytest.fixture
-def bad_keys(tenant: Actor, revoked: Actor, expired: Actor) -> list[str]:
-    """What opens nothing."""
+def bad_keys(tenant: Actor) -> list[str]:
+    """What never was a key."""
     mark, prefix, secret = tenant.key.split("_")
     return [
-        revoked.key,
-        expired.key,
         "",
         "x",
         "corral__",
@@ -96,18 +68,81 @@ def bad_keys(tenant: Actor, revoked: Actor, expired: Actor) -> list[str]:
     ]
 
 
-def test_the_matrix_has_every_route() -> None:
-    assert len(ROUTES) == len(ADMIN_ROUTES) + len(NODE_ROUTES) + len(TENANT_ROUTES)
-    assert min(len(ADMIN_ROUTES), len(NODE_ROUTES), len(TENANT_ROUTES)) > 5
+def test_the_document_says_of_every_operation_who_may_use_it() -> None:
+    assert {(each.method, each.path) for each in ALL if each.role is None} == OPEN
+    assert {each.role for each in CLOSED} == {*Role, "node"}
+    assert [each for each in OF_KEYS if each.scope is None] == [each for each in OF_KEYS if each.path == "/v1/whoami"]
 
 
-def test_no_key_and_bad_keys_open_nothing(tenant: Actor, bad_keys: list[str]) -> None:
-    for method, path in ROUTES:
-        anonymous = tenant.client.request(method, "/v1" + fill(path), **({"json": {}} if method != "GET" else {}))
+def test_no_key_opens_nothing(tenant: Actor) -> None:
+    for operation in CLOSED:
+        body = {} if operation.method == "GET" else {"json": {}}
+        anonymous = tenant.client.request(operation.method, "/v1" + operation.filled(), **body)  # type: ignore[arg-type]
         refused(anonymous, 401, "unauthenticated")
         assert anonymous.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_key_that_ended_opens_nothing(ended: Mapping[str, Actor]) -> None:
+    for operation in CLOSED:
+        for actor in ended.values():
+            refused(operation.sent_by(actor, tenant_id=actor.tenant_id), 401, "unauthenticated")
+
+
+def test_what_never_was_a_key_opens_nothing(tenant: Actor, bad_keys: list[str]) -> None:
+    for operation in (OF_KEYS[0], OF_NODES[0]):
         for key in bad_keys:
-            refused(send(Actor(tenant.client, key), method, fill(path)), 401, "unauthenticated")
+            refused(operation.sent_by(Actor(tenant.client, key)), 401, "unauthenticated")
+
+
+def test_a_lower_role_opens_nothing(tenant: Actor) -> None:
+    actors = {role: a_key_of(tenant, role=role) for role in Role if role is not Role.PLATFORM_ADMIN}
+    for operation in OF_KEYS:
+        assert operation.role is not None
+        below = role_below(operation.role)
+        if below is not None:
+            answer = operation.sent_by(actors[below], tenant_id=tenant.tenant_id)
+            refused(answer, 403, "forbidden")
+            assert operation.role in answer.json()["detail"]
+
+
+def test_a_key_without_the_scope_opens_nothing(tenant: Actor, admin: Actor) -> None:
+    for operation in OF_KEYS:
+        if operation.scope is not None:
+            others = [scope for scope in SCOPES if scope != operation.scope]
+            maker = admin if operation.role == Role.PLATFORM_ADMIN else tenant
+            answer = operation.sent_by(_with_scopes(maker, others), tenant_id=tenant.tenant_id)
+            refused(answer, 403, "scope_missing")
+            assert operation.scope in answer.json()["detail"]
+
+
+_made: dict[tuple[str, ...], Actor] = {}
+
+
+def _with_scopes(maker: Actor, scopes: list[str]) -> Actor:
+    known = (maker.key, *scopes)
+    if known not in _made:
+        _made[known] = a_key_of(maker, scopes=scopes)
+    return _made[known]
+
+
+def test_no_key_but_a_nodes_reaches_a_nodes_operation(tenant: Actor, admin: Actor) -> None:
+    for operation in OF_NODES:
+        for actor in (tenant, admin):
+            refused(operation.sent_by(actor), 403, "forbidden")
+
+
+def test_another_tenants_ids_are_answered_like_ids_of_nobody(tenant: Actor, rival: Actor, engine: Engine) -> None:
+    theirs = {name: make(tenant) for name, make in MADE.items()}
+    for operation in OF_KEYS:
+        named = [name for name in operation.parameters if name in MADE]
+        if not named or operation.role == Role.PLATFORM_ADMIN:
+            continue
+        answer, nobodys = operation.sent_by(rival, **theirs), operation.sent_by(rival)
+        assert answer.status_code in (404, 422), operation
+        assert (answer.status_code, answer.content) == (nobodys.status_code, nobodys.content), operation
+    with Session(engine) as session:
+        assert session.exec(select(Job.state)).all() == ["queued"]
+        assert session.exec(select(ApiKey.revoked_us).where(ApiKey.id == theirs["key_id"])).one() is None
 
 
 def test_a_key_elsewhere_than_in_the_header_opens_nothing(tenant: Actor) -> None:
@@ -123,38 +158,14 @@ def test_a_key_elsewhere_than_in_the_header_opens_nothing(tenant: Actor) -> None
         assert tenant.client.get("/v1/whoami", **options).status_code == 401  # type: ignore[arg-type]
 
 
-def test_a_tenant_reaches_no_admin_route(tenant: Actor) -> None:
-    for method, path in ADMIN_ROUTES:
-        refused(send(tenant, method, fill(path, tenant_id=tenant.tenant_id)), 403, "forbidden")
-
-
-def test_neither_tenant_nor_admin_reaches_a_node_route(tenant: Actor, admin: Actor) -> None:
-    for method, path in NODE_ROUTES:
-        for actor in (tenant, admin):
-            refused(send(actor, method, fill(path)), 403, "forbidden")
-
-
-def test_another_tenants_ids_are_not_found_like_ids_of_nobody(tenant: Actor, rival: Actor, engine: Engine) -> None:
-    job_id = tenant.made("/jobs", a_job())["id"]
-    key_id = tenant.get("/keys").json()["items"][0]["id"]
-    for method, path in TENANT_ROUTES:
-        if "{" not in path or method == "PUT":  # a name of one's own to give
-            continue
-        body = {"json": {}} if method == "POST" else {}
-        theirs = rival.send(method, fill(path, job_id=job_id, key_id=key_id), **body)
-        nobodys = rival.send(method, fill(path), **body)
-        assert theirs.status_code == nobodys.status_code == 404, path
-        assert theirs.json() == nobodys.json()
-    with Session(engine) as session:
-        assert session.exec(select(Job.state)).all() == ["queued"]
-        assert session.exec(select(ApiKey.revoked_us).where(ApiKey.id == key_id)).one() is None
-
-
-def test_another_tenants_filter_is_forbidden(tenant: Actor, rival: Actor) -> None:
-    for path in ("/jobs", "/usage", "/quota"):
-        refused(rival.get(f"{path}?tenant_id={tenant.tenant_id}"), 403, "forbidden")
+def test_another_tenants_filter_is_answered_like_nobodys(tenant: Actor, rival: Actor) -> None:
+    nobody = "ten_" + "0" * 26
+    for path in ("/jobs", "/usage", "/quota", "/keys"):
+        answer, nobodys = rival.get(f"{path}?tenant_id={tenant.tenant_id}"), rival.get(f"{path}?tenant_id={nobody}")
+        refused(answer, 404, "not_found")
+        assert answer.content == nobodys.content
         assert rival.get(f"{path}?tenant_id={rival.tenant_id}").status_code == 200
-    refused(rival.post(f"/jobs?tenant_id={tenant.tenant_id}", a_job()), 403, "forbidden")
+    refused(rival.post(f"/jobs?tenant_id={tenant.tenant_id}", a_job()), 404, "not_found")
 
 
 def test_lists_show_the_own_tenant_only(tenant: Actor, rival: Actor, admin: Actor) -> None:
@@ -176,7 +187,15 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(tenant: Actor, engine: Engine) -
     made = tenant.made("/keys", {"name": "new"})
     assert Actor(tenant.client, made["key"]).get("/whoami").json() == {
         "key_id": made["id"],
-        "role": "tenant",
+        "parent_key_id": None,
+        "member_id": None,
+        "member_name": None,
+        "scopes": None,
+        "images": None,
+        "isolation_levels": None,
+        "own_jobs_only": False,
+        "expires_at": None,
+        "role": "tenant_admin",
         "tenant_id": tenant.tenant_id,
         "tenant_name": "acme",
     }
@@ -187,16 +206,16 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(tenant: Actor, engine: Engine) -
 
 
 def test_a_tenant_mints_no_admin(tenant: Actor, admin: Actor) -> None:
-    refused(tenant.post("/keys", {"role": "admin"}), 403, "forbidden")
-    refused(admin.post(f"/tenants/{tenant.tenant_id}/keys", {"role": "admin"}), 422, "invalid")
-    made = admin.made("/keys", {"role": "admin"})
+    refused(tenant.post("/keys", {"role": "platform_admin"}), 403, "beyond_own_rights")
+    refused(admin.post(f"/tenants/{tenant.tenant_id}/keys", {"role": "platform_admin"}), 422, "invalid")
+    made = admin.made("/keys", {"role": "platform_admin"})
     assert Actor(admin.client, made["key"]).get("/tenants").status_code == 200
 
 
 def test_the_last_admin_key_stays(admin: Actor) -> None:
     own = admin.get("/whoami").json()["key_id"]
     refused(admin.send("DELETE", f"/keys/{own}"), 409, "conflict")
-    admin.made("/keys", {"role": "admin"})
+    admin.made("/keys", {"role": "platform_admin"})
     assert admin.send("DELETE", f"/keys/{own}").status_code == 204
     assert admin.get("/whoami").status_code == 401
 
@@ -225,4 +244,4 @@ def test_a_childs_key_does_not_reach_its_parent(admin: Actor, tenant: Actor) -> 
 def test_a_key_of_the_store_is_a_key_of_the_api(admin: Actor, engine: Engine) -> None:
     with writing(engine) as session:
         _, key = mint_key(session, None, "second")
-    assert Actor(admin.client, key).get("/whoami").json()["role"] == "admin"
+    assert Actor(admin.client, key).get("/whoami").json()["role"] == "platform_admin"

@@ -78,7 +78,7 @@ def test_a_refused_request_leaves_its_key_free(tenant: Actor) -> None:
 
 @pytest.mark.parametrize(
     ("path", "body", "secret"),
-    [("/keys", {"role": "admin"}, "key"), ("/nodes/join-token", {"node_name": "n1"}, "token")],
+    [("/keys", {"role": "platform_admin"}, "key"), ("/nodes/join-token", {"node_name": "n1"}, "token")],
 )
 def test_an_answer_with_a_secret_is_given_once_and_not_kept(
     admin: Actor, engine: Engine, path: str, body: dict[str, Any], secret: str

@@ -7,9 +7,10 @@ import httpx2
 import pytest
 from actors import Actor
 from corral import ApiError, Client
-from corral.accounts import GpuQuota, KeySpec, QuotaSpec, TenantSpec
+from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
 from corral.cluster import JoinTokenSpec
 from corral.following import JobEnd, StateChange
+from corral.identity import KeySpec
 from corral.images import ImageSpec
 from corral.prices import PriceSpec
 from fastapi.testclient import TestClient
@@ -97,7 +98,7 @@ def test_a_refusal_arrives_whole(sdk: Client, image: str) -> None:
 
 def test_what_a_tenant_can_ask(sdk: Client, image: str) -> None:
     who = sdk.whoami()
-    assert who.role == "tenant"
+    assert who.role == "tenant_admin"
     assert [view.name for view in sdk.images() if view.name == image] == [image]
     assert list(sdk.gpus()) == []
     assert sdk.usage(["model", "day"]).rows == []

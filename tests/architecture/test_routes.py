@@ -1,6 +1,7 @@
 """Rules for routes that nobody has to remember."""
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +10,12 @@ from corral.contract import Page, View
 from fastapi.routing import APIRoute
 
 from api.app import create_app
-from api.auth import _active, _admin, _caller, _joining, _node
+from api.auth import CALLERS
 from api.settings import ApiSettings
 from api.transactions import _open_reading, _open_writing
 
 SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://routes")
 OPEN = {"/healthz", "/readyz"}
-CALLERS = {_caller, _active, _admin, _node, _joining}
 
 
 def routes() -> list[APIRoute]:
@@ -47,8 +47,11 @@ def test_routes_are_found() -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{'/'.join(sorted(route.methods))} {route.path}")
 class TestEveryRoute:
     def test_declares_its_caller(self, route: APIRoute) -> None:
-        callers = CALLERS & {each.call for each in dependencies(route.dependant)}
+        callers = CALLERS.keys() & {each.call for each in dependencies(route.dependant)}
         assert bool(callers) != (route.path in OPEN)
+
+    def test_has_one_tag_which_names_its_scope(self, route: APIRoute) -> None:
+        assert [re.fullmatch(r"[a-z][a-z-]*", str(tag)) is not None for tag in route.tags] == [True]
 
     def test_commits_before_its_answer_leaves(self, route: APIRoute) -> None:
         for each in dependencies(route.dependant):

@@ -1,26 +1,17 @@
-"""Requests about tenants, keys, quotas, prices and usage."""
+"""Requests about tenants, quotas, prices and usage."""
 
 from collections.abc import Sequence
 
 from corral.accounts import (
-    KeySpec,
-    KeyView,
     LedgerCheck,
-    NewKey,
     QuotaSpec,
     QuotaView,
     TenantSpec,
     TenantView,
     UsageView,
-    Whoami,
 )
-from corral.call import PAGE_LIMIT, Call, act, create, delete, get, place, put
+from corral.call import PAGE_LIMIT, Call, act, create, get, place, put
 from corral.contract import Page
-
-
-def whoami() -> Call[Whoami]:
-    """Whose key this is."""
-    return get(place("whoami"), Whoami)
 
 
 def usage(
@@ -34,21 +25,6 @@ def usage(
 def quota(*, tenant_id: str | None = None) -> Call[QuotaView]:
     """The own quota, or, for an admin, a tenant's."""
     return get(place("quota"), QuotaView, tenant_id=tenant_id)
-
-
-def keys() -> Call[Page[KeyView]]:
-    """The keys of the own tenant."""
-    return get(place("keys"), Page[KeyView], limit=PAGE_LIMIT)
-
-
-def create_key(spec: KeySpec) -> Call[NewKey]:
-    """A new key; its secret is in this answer and never again."""
-    return create(place("keys"), NewKey, spec)
-
-
-def revoke_key(key_id: str) -> Call[None]:
-    """End a key of the own tenant, at once."""
-    return delete(place("keys", key_id))
 
 
 def tenants() -> Call[Page[TenantView]]:
@@ -84,21 +60,6 @@ def tenant_quota(tenant_id: str) -> Call[QuotaView]:
 def set_tenant_quota(tenant_id: str, spec: QuotaSpec) -> Call[QuotaView]:
     """Set a tenant's quota, whole (admin)."""
     return put(place("tenants", tenant_id, "quota"), QuotaView, spec)
-
-
-def tenant_keys(tenant_id: str) -> Call[Page[KeyView]]:
-    """A tenant's keys (admin)."""
-    return get(place("tenants", tenant_id, "keys"), Page[KeyView], limit=PAGE_LIMIT)
-
-
-def create_tenant_key(tenant_id: str, spec: KeySpec) -> Call[NewKey]:
-    """A new key for a tenant (admin)."""
-    return create(place("tenants", tenant_id, "keys"), NewKey, spec)
-
-
-def revoke_tenant_key(tenant_id: str, key_id: str) -> Call[None]:
-    """End a tenant's key, at once (admin)."""
-    return delete(place("tenants", tenant_id, "keys", key_id))
 
 
 def verify_ledger(tenant_id: str) -> Call[LedgerCheck]:

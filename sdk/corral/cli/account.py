@@ -5,12 +5,13 @@ import time
 from typing import Annotated
 
 import typer
-from corral.accounts import GpuQuotaView, QuotaView, UsageView, Whoami
+from corral.accounts import GpuQuotaView, QuotaView, UsageView
 from corral.cli.numbers import moment_us, money_text
 from corral.cli.options import PATIENCE_SECONDS, AsJson, OfTenant, connect, maybe_tenant_id, read
 from corral.cli.output import note, print_fields, print_json, print_table
 from corral.client import Client
 from corral.config import checked, config_file, write_settings
+from corral.identity import Whoami
 from corral.quantities import duration_text
 
 USAGE_COLUMNS = ("tenant", "job", "model", "day", "cause")

@@ -4,14 +4,16 @@ import time
 from typing import Annotated, Any
 
 import typer
-from corral.accounts import KeySpec, KeyView, NewKey
 from corral.cli.numbers import moment_text
 from corral.cli.options import AsJson, connect, read
 from corral.cli.output import note, print_json, print_line, print_table
+from corral.identity import KeySpec, KeyView, NewKey
 from corral.quantities import duration_us
 
 KeyName = Annotated[str, typer.Option(help="A line for people.")]
-KeyRole = Annotated[str, typer.Option(help="tenant; or admin, where an admin makes a key for an admin.")]
+KeyRole = Annotated[
+    str | None, typer.Option(help="viewer, member, tenant_admin or platform_admin; the own one if left out.")
+]
 ValidFor = Annotated[str | None, typer.Option(help='Such as "30d"; for ever if left out.')]
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The key's id.")]
 
@@ -27,7 +29,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @app.command("create")
 def create_key(
-    name: KeyName = "key", valid_for: ValidFor = None, role: KeyRole = "tenant", as_json: AsJson = False
+    name: KeyName = "key", valid_for: ValidFor = None, role: KeyRole = None, as_json: AsJson = False
 ) -> None:
     """Make a key; it is shown this once."""
     spec = key_spec(name, valid_for, role)
@@ -43,9 +45,11 @@ def revoke_key(key: KeyId, as_json: AsJson = False) -> None:
     print_revoked(key, as_json)
 
 
-def key_spec(name: str, valid_for: str | None, role: str = "tenant") -> KeySpec:
+def key_spec(name: str, valid_for: str | None, role: str | None = None) -> KeySpec:
     """The key that the options describe."""
-    said: dict[str, Any] = {"name": name, "role": role}
+    said: dict[str, Any] = {"name": name}
+    if role is not None:
+        said["role"] = role
     if valid_for is not None:
         said["expires_at"] = time.time_ns() // 1000 + read(lambda: duration_us(valid_for))
     return read(lambda: KeySpec(**said))

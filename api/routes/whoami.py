@@ -1,0 +1,15 @@
+"""The caller itself."""
+
+from corral.identity import Whoami
+from fastapi import APIRouter
+
+from api.auth import TenantCaller
+from api.views.identity import whoami_view
+
+router = APIRouter(prefix="/whoami", tags=["whoami"])
+
+
+@router.get("")
+def whoami(caller: TenantCaller) -> Whoami:
+    """Whose key this is, and what it may do now. No key needs a scope for it."""
+    return whoami_view(caller.principal)

@@ -1,0 +1,42 @@
+"""New keys from the key of somebody who may make them."""
+
+from dataclasses import replace
+
+from sqlmodel import Session
+
+from domain.errors import Invalid
+from domain.rights import AskedRights, narrowed
+from domain.roles import Role
+from store.keys import Principal, chain, mint
+from store.tables import ApiKey
+
+CHAIN_MAX = 8
+"""Keys made by keys made by keys: each request walks them all."""
+
+
+def mint_from(
+    session: Session, maker: Principal, name: str, asked: AskedRights, *, is_child: bool, of_tenant: bool = False
+) -> tuple[ApiKey, str]:
+    """A new key, and its text, which is not kept.
+
+    Args:
+        is_child: it ends with the maker's key. It does so anyway if that one could not make another of its own kind.
+        of_tenant: it is the tenant's, and does not end with the member who made it.
+
+    Raises:
+        BeyondOwnRights: it should do more than the maker's.
+        Invalid: it would be too far from the first of its chain.
+    """
+    is_child = is_child or not _stands_alone(maker)
+    if not is_child:
+        rights = narrowed(replace(maker.rights, expires_us=None), asked)
+        return mint(session, name, rights, None if of_tenant else maker.member_id)
+    if len(chain(session, maker.key_id)) >= CHAIN_MAX:
+        raise Invalid(f"keys are made from keys at most {CHAIN_MAX} deep", "make it with the key further up")
+    return mint(session, name, narrowed(maker.rights, asked), maker.member_id, maker.key_id)
+
+
+def _stands_alone(maker: Principal) -> bool:
+    """Whether keys that it makes may outlive it: it is a person's or an admin's, and nothing bounds it."""
+    is_own = maker.member_id is not None or maker.rights.role.covers(Role.TENANT_ADMIN)
+    return is_own and maker.parent_key_id is None and maker.rights.is_whole

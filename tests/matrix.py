@@ -1,0 +1,92 @@
+"""Every operation of the OpenAPI document: who may use it, and how its path is filled."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from actors import Actor, a_job
+
+from api.app import create_app
+from api.settings import ApiSettings
+from domain.roles import Role
+
+SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://matrix")
+OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
+"""What needs no key."""
+SOME_ID = "0" * 26
+UNKNOWN = {
+    "job_id": f"job_{SOME_ID}",
+    "tenant_id": f"ten_{SOME_ID}",
+    "key_id": f"key_{SOME_ID}",
+    "member_id": f"mem_{SOME_ID}",
+    "node_id": f"nod_{SOME_ID}",
+    "token_id": f"tok_{SOME_ID}",
+    "attempt_id": f"att_{SOME_ID}",
+    "name": "x",
+    "sha256": "sha256:" + "0" * 64,
+}
+"""What a parameter of a path is filled with where nothing better is known: well-formed, and of nobody."""
+MADE: dict[str, Callable[[Actor], str]] = {
+    "tenant_id": lambda owner: owner.tenant_id,
+    "job_id": lambda owner: str(owner.made("/jobs", a_job())["id"]),
+    "key_id": lambda owner: str(owner.made("/keys", {"name": "target"})["id"]),
+}
+"""How a tenant comes to have one, for a parameter that names something of a tenant's."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A method and a path, and what the document says of it."""
+
+    method: str
+    path: str
+    role: str | None
+    """The least role; `node` for a node's; None for what is open."""
+    scope: str | None
+
+    @property
+    def is_nodes(self) -> bool:
+        return self.role == "node"
+
+    @property
+    def parameters(self) -> list[str]:
+        """What the path is to be filled with."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def filled(self, **known: str) -> str:
+        """The path below /v1."""
+        for name in self.parameters:
+            assert name in UNKNOWN, f"{self}: say in tests/matrix.py what {{{name}}} is filled with (UNKNOWN, MADE)"
+        return self.path.removeprefix("/v1").format(**{**UNKNOWN, **known})
+
+    def sent_by(self, actor: Actor, **known: str) -> httpx2.Response:
+        """Its answer to a request with this key and an empty body."""
+        body: dict[str, Any] = {} if self.method in ("GET", "DELETE") else {"json": {}}
+        return actor.send(self.method, self.filled(**known), **body)
+
+
+def operations() -> list[Operation]:
+    """All of them."""
+    paths = create_app(SETTINGS).openapi()["paths"]
+    return [
+        Operation(method.upper(), path, said.get("x-corral-role"), said.get("x-corral-scope"))
+        for path, methods in sorted(paths.items())
+        for method, said in sorted(methods.items())
+    ]
+
+
+ALL = operations()
+CLOSED = [each for each in ALL if (each.method, each.path) not in OPEN]
+OF_NODES = [each for each in CLOSED if each.is_nodes]
+OF_KEYS = [each for each in CLOSED if not each.is_nodes]
+SCOPES = sorted({each.scope for each in OF_KEYS if each.scope is not None})
+
+
+def role_below(role: str) -> Role | None:
+    """The highest role that is not enough."""
+    lower = [each for each in Role if each.rank < Role(role).rank]
+    return lower[-1] if lower else None
