@@ -65,7 +65,9 @@ async def _caller(
     caller = await database.read(lambda session: _admitted(session, token, request))
     if caller.principal.is_use_due:
         background.add_task(_note_use, database, caller.key_id)  # after the answer: a reader never waits for a writer
-    actor = Actor(caller.key_id, caller.role, caller.tenant_id, caller.member_id, is_staff=caller.tenant_id is None)
+    actor = Actor(
+        caller.key_id, caller.role.value, caller.tenant_id, caller.member_id, is_staff=caller.tenant_id is None
+    )
     request.state.actor = actor
     return caller
 

@@ -132,7 +132,7 @@ def mint(
         name=name,
         prefix=prefix,
         secret_sha256=hash_secret(secret),
-        role=rights.role,
+        role=rights.role.value,
         member_id=member_id,
         parent_key_id=parent_key_id,
         scopes=None if rights.scopes is None else sorted(rights.scopes),
