@@ -7,7 +7,8 @@ from typing import Literal
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32, in lower case."""
 Prefix = Literal[
-    "ten", "key", "nod", "gpu", "job", "arr", "att", "all", "ent", "art", "tok", "prc", "aud", "req", "sig", "mem", "log"
+    "ten", "key", "nod", "gpu", "job", "arr", "att", "all", "ent", "art", "tok", "prc", "aud", "req", "sig", "mem",
+    "log",
 ]  # fmt: skip
 
 
