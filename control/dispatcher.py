@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Engine
 
 from control.clock import boot_seconds
+from control.foresight import Foresight
 from control.metrics import Metrics
 from control.reasons import ReasonBook
 from control.set_aside import SetAside, plan_the_sound
@@ -70,6 +71,7 @@ class Dispatcher:
         self._unreadable: dict[JobId, Exception] = {}
         self._reader = SnapshotReader(self._unreadable.__setitem__)
         self._reasons = ReasonBook()
+        self._foresight = Foresight(engine, epoch)
 
     def serve_once(self, wake: Waiter) -> None:
         """Make a pass, and wait for a reason to make another.
@@ -96,6 +98,7 @@ class Dispatcher:
                 self._set_aside(job_id, "it can't be planned")
             placed = sum(self._commit(chunk) for chunk in _chunks(plan.placements, PLACEMENTS_IN_A_COMMIT))
             self._tell_reasons(plan)
+            self._foresight.look(snapshot, plan)
         self._metrics.passes.inc()
         self._metrics.queue_length.set(len(plan.waiting))
         return PassReport(placed, len(plan.placements) - placed, len(plan.waiting))

@@ -49,6 +49,7 @@ from sandbox.hardening import (
     volumes_of,
 )
 from sandbox.image_gate import AdmittedImage, admit, check_reference
+from sandbox.image_store import ImageStore
 from sandbox.job_user import job_uid
 from sandbox.local_image import ensure_busybox_image
 from sandbox.runner_link import PLAN, RunnerAway, RunnerLink, engine_plan, write_plan
@@ -95,6 +96,7 @@ class DockerSandbox:
         self._held = HeldNotes(root / "held")
         self._runners = SpareRunners()
         self._helpers = ThreadPoolExecutor(4, thread_name_prefix="sandbox")
+        self.images = ImageStore(self.engine, root / "images.json")
         self._images: dict[str, AdmittedImage] = {}
         self._facts: EngineFacts | None = None
         self._seccomp = engine_profile()
@@ -134,7 +136,7 @@ class DockerSandbox:
             body = self._body(order, image, self._prepare(order, name, secrets))
             runner = self._helpers.submit(self._start_runner, order, name)  # beside the engine's own work
             try:
-                self._make(name, body)
+                self._make(name, body, order.image_reference)
             finally:
                 runner.result()
         except EngineAway:
@@ -257,7 +259,7 @@ class DockerSandbox:
         image = self._images.get(order.image_reference)
         if image is None:
             check_reference(order.image_reference)
-            image = admit(order.image_reference, self._present(order.image_reference), os.uname().machine)
+            image = admit(order.image_reference, self.images.present(order.image_reference), os.uname().machine)
             self._images[order.image_reference] = image
         return image
 
@@ -266,16 +268,6 @@ class DockerSandbox:
         self._volumes.refill_soon()
         with contextlib.suppress(RuntimeError):  # closed meanwhile
             self._helpers.submit(self._runners.refill)
-
-    def _present(self, reference: str) -> dict[str, Any]:
-        """The engine's inspect of the image, which is pulled if it is not here and a registry is named."""
-        try:
-            return self.engine.image(reference)
-        except ImageMissing:
-            if "@" not in reference:  # an image built on a node is nowhere else
-                raise
-        self.engine.pull(reference)
-        return self.engine.image(reference)
 
     def _take_name(self, order: LaunchOrder, name: str) -> bool:
         """Note that the sandbox exists from now on; whether nothing was noted of it before.
@@ -337,9 +329,12 @@ class DockerSandbox:
             return
         self._runners.start(order.state_dir)
 
-    def _make(self, name: str, body: Mapping[str, Any]) -> None:
+    def _make(self, name: str, body: Mapping[str, Any], reference: str) -> None:
         try:
             self.engine.create(body, name)
+        except ImageMissing:
+            self.images.missed(reference)
+            raise
         except NameTaken:
             found = self._inspect(SandboxId(name))
             labels = found["Config"]["Labels"]

@@ -65,8 +65,10 @@ class EngineClient:
         except ImageMissing:
             return None
 
-    def pull(self, reference: str) -> None:
+    def pull(self, reference: str, heard: Callable[[Mapping[str, Any]], None] = lambda _: None) -> None:
         """Bring an image that is pinned by its digest from its registry; the engine checks what comes against that.
+
+        `heard` is given each line of its account.
 
         Raises:
             ImageMissing: the registry does not have it, does not answer, or sends something else.
@@ -76,6 +78,7 @@ class EngineClient:
                 for line in api.pull(reference, stream=True, decode=True):
                     if "error" in line:
                         raise ImageMissing(f"the image cannot be pulled: {line['error']}")
+                    heard(line)
             except (requests.ConnectionError, requests.Timeout) as error:
                 raise EngineAway(f"the container engine at {self.socket_path} broke off a pull") from error
             except APIError as error:
@@ -87,12 +90,17 @@ class EngineClient:
         self._call(lambda api: api.import_image_from_data(archive, repository, tag or None, changes=list(changes)))
         return str(self.image(name)["Id"])
 
-    def remove_image(self, reference: str) -> None:
-        """Forget a name of an image, and the image with its last name. None there: nothing done."""
+    def remove_image(self, reference: str) -> bool:
+        """Forget a name of an image, and the image with its last name. False if a container holds it, and it stays."""
         try:
             self._call(lambda api: api.remove_image(reference))
         except NotFound:
-            return
+            return True
+        except APIError as error:
+            if error.status_code == 409:
+                return False
+            raise
+        return True
 
     def create(self, body: Mapping[str, Any], name: str) -> str:
         """Make a container, not started; its id.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from domain.images import cuda_inside
 from sandbox.contract import ImageRefused
 
 MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -48,28 +49,57 @@ class AdmittedImage:
     """Its other variables, which the job finds set unless it sets them itself."""
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """All that the gate sees in an image, whether it may run or not."""
+
+    findings: tuple[Finding, ...]
+    refusals: tuple[str, ...]
+    """What cannot be made harmless; empty if it may run."""
+    cuda: tuple[int, int] | None
+    """Which CUDA it says that it holds."""
+    size_bytes: int
+
+
 def admit(reference: str, inspect: Mapping[str, Any], machine: str) -> AdmittedImage:
     """Judge an image by the engine's inspect of it; `machine` is the kernel's name of the architecture.
 
     Raises:
         ImageRefused: it is not what was pinned, not for this machine, or carries what cannot be made harmless.
     """
-    image_id = str(inspect.get("Id", ""))
-    _check_pin(reference, image_id, inspect)
+    examined = examine(reference, inspect, machine)
+    if examined.refusals:
+        raise ImageRefused("the image is refused: " + "; ".join(examined.refusals))
+    env = _env_of(_config_of(inspect))
+    dropped = _dropped(env)
+    return AdmittedImage(
+        image_id=str(inspect.get("Id", "")),
+        findings=examined.findings,
+        dropped_env=dropped,
+        kept_env=tuple(sorted((name, value) for name, value in env.items() if name not in dropped)),
+    )
+
+
+def examine(reference: str, inspect: Mapping[str, Any], machine: str) -> Examined:
+    """What there is to say of an image, by the engine's inspect of it.
+
+    Raises:
+        ImageRefused: it is not what was pinned, or not for this machine.
+    """
+    _check_pin(reference, str(inspect.get("Id", "")), inspect)
     _check_platform(inspect, machine)
-    config: Mapping[str, Any] = inspect.get("Config") or {}
+    config = _config_of(inspect)
     env = _env_of(config)
     refusals = [*_refused_volumes(config), *_refused_env(env)]
     if on_build := config.get("OnBuild"):
         refusals.append(f"it has ONBUILD instructions ({len(on_build)}): build it once more on top of itself")
-    if refusals:
-        raise ImageRefused("the image is refused: " + "; ".join(refusals))
-    dropped = tuple(sorted(name for name in env if STEERING.fullmatch(name)))
-    return AdmittedImage(
-        image_id=image_id,
-        findings=(*(Finding(f"ENV {name}", env[name], "taken out") for name in dropped), *_findings(config)),
-        dropped_env=dropped,
-        kept_env=tuple(sorted((name, value) for name, value in env.items() if name not in dropped)),
+    labels = {str(name): str(value) for name, value in (config.get("Labels") or {}).items()}
+    taken_out = (Finding(f"ENV {name}", env[name], "taken out") for name in _dropped(env))
+    return Examined(
+        findings=(*taken_out, *_findings(config)),
+        refusals=tuple(refusals),
+        cuda=cuda_inside(env, labels),
+        size_bytes=int(inspect.get("Size") or 0),
     )
 
 
@@ -102,6 +132,15 @@ def _without_defaults(reference: str) -> str:
     repository = repository.removeprefix("docker.io/").removeprefix("library/")
     head, slash, last = repository.rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def _config_of(inspect: Mapping[str, Any]) -> Mapping[str, Any]:
+    return inspect.get("Config") or {}
+
+
+def _dropped(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the variables that are taken out."""
+    return tuple(sorted(name for name in env if STEERING.fullmatch(name)))
 
 
 def _check_platform(inspect: Mapping[str, Any], machine: str) -> None:

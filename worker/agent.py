@@ -23,6 +23,7 @@ from worker.credential import Credential
 from worker.device_watch import DeviceWatch
 from worker.facts import node_facts
 from worker.heartbeat import Heart, Pulse
+from worker.image_keeper import ImageKeeper, Keeping
 from worker.levels import Levels
 from worker.poke import Poke, PokeListener
 from worker.settings import WorkerSettings
@@ -44,7 +45,9 @@ class Agent:
         boxes: Mapping[Level, Sandbox],
         devices: DeviceWatch,
         hints_password_sha256: str | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
+        """`keeping` None: no level runs images."""
         self._settings = settings
         self._boxes = boxes
         self._devices = devices
@@ -65,13 +68,16 @@ class Agent:
             node_id=credential.node_id,
             held_devices=self._held_devices,
             pids_of_ours=self._pids_of_ours,
+            keeping=keeping,
         )
+        self._images = None if keeping is None else ImageKeeper(keeping, api, self._leaving, self._used_images)
         pulse = Pulse(
             facts=self._facts,
             held=self._held,
             held_devices=self._held_devices,
             pids_of_ours=self._pids_of_ours,
             problems=self._problems,
+            images=lambda: [] if self._images is None else self._images.reports(),
             on_answer=self._obey,
         )
         self._heart = Heart(pulse, api, self._contact, devices, self._leaving, settings.heartbeat_seconds)
@@ -89,6 +95,8 @@ class Agent:
         self._pokes.start()
         self._heart.start()
         self._sweeper.start()
+        if self._images is not None:
+            self._images.start()
 
     def close(self) -> None:
         """Stop hearing and beating. Sandboxes run on; the next agent finds them, and the folders."""
@@ -167,6 +175,8 @@ class Agent:
                 self._sweep_now.set()
         for assigned in answer.assigned:
             self.launch(AttemptId(assigned.attempt_id), Fence(assigned.fence))
+        if self._images is not None:
+            self._images.heed(answer.images)
 
     def _sweep(self) -> None:
         while not self._leaving.is_set():
@@ -193,6 +203,10 @@ class Agent:
     def _held_devices(self) -> frozenset[str]:
         with self._lock:
             return frozenset(uuid for attempt in self._attempts.values() for uuid in attempt.held_devices)
+
+    def _used_images(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(image for attempt in self._attempts.values() if (image := attempt.image) is not None)
 
     def _pids_of_ours(self) -> frozenset[int]:
         """Asked only when a device shows a process; it decides nothing but what that process is called."""

@@ -27,6 +27,7 @@ from corral.node import (
     Ended,
     Heartbeat,
     HeartbeatAnswer,
+    ImageFindings,
     LogAnswer,
     Order,
     Progress,
@@ -129,6 +130,11 @@ class ApiLink:
     def heartbeat(self, body: Heartbeat) -> HeartbeatAnswer:
         """Give a sign of life; get a verdict for each sandbox named."""
         return self._post("/heartbeat", body, HeartbeatAnswer)
+
+    def image_findings(self, body: ImageFindings) -> None:
+        """What was found in an image that this node was asked to look at."""
+        headers = {"Content-Type": "application/json"}
+        self._send("POST", "/images/findings", content=body.model_dump_json().encode(), headers=headers)
 
     def claim(self, attempt_id: AttemptId, fence: Fence) -> Order:
         """Take an attempt that is assigned to this node."""

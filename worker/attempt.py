@@ -16,6 +16,7 @@ from sandbox.contract import Exit, LaunchOrder, SandboxFault, SandboxId, StopRea
 from worker import closing, endings, launching, orders, secrets
 from worker.contact import BackOff, Leaving
 from worker.course import Course, Dropped, StoppedEarly, Tools
+from worker.image_bringing import bring_image
 from worker.state_folder import Stage, StateFolder
 from worker.tending import Running, Tender
 
@@ -51,6 +52,12 @@ class Attempt:
     def held_devices(self) -> frozenset[str]:
         """Devices that its sandbox may still use."""
         return frozenset() if self._folder.facts(Stage.RELEASED) is not None else self._device_uuids
+
+    @property
+    def image(self) -> str | None:
+        """What it runs; None while it is not claimed."""
+        facts = self._folder.facts(Stage.CLAIMED)
+        return None if facts is None else orders.ordered(facts).image_reference
 
     def held(self) -> HeldSandbox:
         """How a heartbeat names it."""
@@ -132,6 +139,7 @@ class Attempt:
             if self._surprises >= SURPRISES_MAX:
                 raise SandboxFault("this node could not prepare the attempt; its log says why")
             launching.prepare(course, order)
+            bring_image(course, order)
             sandbox_id = launching.make(course, order)
         else:
             sandbox_id = SandboxId(opening["sandbox_id"])

@@ -16,6 +16,7 @@ from worker import endings
 from worker.api_link import ApiLink, Away, Stale, Unknown
 from worker.contact import BackOff, Contact
 from worker.device_watch import DeviceWatch
+from worker.image_keeper import Keeping
 from worker.logs import LogPump
 from worker.settings import WorkerSettings
 from worker.state_folder import Stage, StateFolder
@@ -49,6 +50,8 @@ class Tools:
     node_id: NodeId
     held_devices: Callable[[], frozenset[str]]
     pids_of_ours: Callable[[], frozenset[int]]
+    keeping: Keeping | None
+    """None where no level runs images."""
 
 
 class Course:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from corral.node import Heartbeat, HeartbeatAnswer, HeldSandbox, NodeFacts, Registration
+from corral.node import Heartbeat, HeartbeatAnswer, HeldSandbox, ImageReport, NodeFacts, Registration
 
 from sandbox import boot_clock
 from worker.api_link import ApiFault, ApiLink, Away, Refused
@@ -31,6 +31,7 @@ class Pulse:
     held_devices: Callable[[], frozenset[str]]
     pids_of_ours: Callable[[], frozenset[int]]
     problems: Callable[[], list[str]]
+    images: Callable[[], list[ImageReport]]
     on_answer: Callable[[HeartbeatAnswer], None]
 
 
@@ -121,6 +122,7 @@ class Heart:
             boot_id=boot_clock.boot_id(),
             devices=self._devices.reports(self._pulse.held_devices()),
             held=held,
+            images=self._pulse.images(),
             problems=[text[:PROBLEM_CHARACTERS_MAX] for text in self._pulse.problems()[:PROBLEMS_MAX]],
         )
         sent_us = boot_clock.now_us()

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,6 +19,7 @@ from domain.levels import Level
 from sandbox.bubblewrap import BubblewrapSandbox
 from sandbox.contract import Sandbox
 from sandbox.engine import DockerSandbox
+from sandbox.image_store import DAY_US, KeepRule
 from worker import credential as credentials
 from worker.agent import Agent
 from worker.api_link import ApiFault, ApiLink, Away
@@ -30,7 +31,9 @@ from worker.facts import node_facts
 from worker.gpu_probe import GpuProbe
 from worker.hint_access import HintAccess
 from worker.hint_keeper import HintKeeper, HintSettings
+from worker.image_keeper import Keeping
 from worker.settings import WorkerSettings
+from worker.signatures import Signatures
 from worker.simulated import chosen_inventory, simulated_inventory
 
 log = logging.getLogger(__name__)
@@ -128,6 +131,16 @@ def sandboxes(settings: WorkerSettings, node_id: NodeId) -> dict[Level, Sandbox]
     return found
 
 
+def keeping(settings: WorkerSettings, boxes: Mapping[Level, Sandbox]) -> Keeping | None:
+    """How the node keeps images; None where no level runs any."""
+    store = next((box.images for box in boxes.values() if isinstance(box, DockerSandbox)), None)
+    if store is None:
+        return None
+    signatures = Signatures(settings.cosign, settings.cosign_seconds, settings.docker_config_dir)
+    rule = KeepRule(settings.image_unused_days * DAY_US, settings.image_disk_percent)
+    return Keeping(store, signatures, rule)
+
+
 def device_watch(settings: WorkerSettings, node_name: str) -> DeviceWatch:
     """The node's GPUs; where it has none, as many simulated ones as the settings say."""
     probe = GpuProbe(settings.nvml_dir)
@@ -142,7 +155,8 @@ def _serve(settings: WorkerSettings, credential: Credential, leaving: threading.
     boxes = sandboxes(settings, credential.node_id)
     access = HintAccess.of(settings.redis_url, credential.node_id) if settings.redis_url else None
     password_sha256 = access.password_sha256 if access else None
-    agent = Agent(settings, credential, api, boxes, device_watch(settings, credential.node_name), password_sha256)
+    watch = device_watch(settings, credential.node_name)
+    agent = Agent(settings, credential, api, boxes, watch, password_sha256, keeping(settings, boxes))
     agent.start()
     hints = _hints(settings, credential, access)
     try:

@@ -50,6 +50,15 @@ class WorkerSettings(BaseSettings):
     artifacts_max: int = Field(default=10_000, ge=0)
     input_bytes_max: int = Field(default=64 * GIB, ge=0)
     """Of one input, packed or unpacked."""
+    image_unused_days: int = Field(default=14, ge=1)
+    """An image that this worker pulled is removed when no attempt has used it for so long."""
+    image_disk_percent: int = Field(default=85, ge=1, le=100)
+    """While the engine's disk is fuller than this, the images that it pulled go, the least recently used first."""
+    cosign: str = "cosign"
+    """The program that checks signatures, where an image's rule asks for one: in the system's path, or a path."""
+    cosign_seconds: float = Field(default=60.0, gt=0)
+    docker_config_dir: Path | None = None
+    """Folder of a `config.json` with credentials of registries, for the check of signatures."""
     cpus_milli: int | None = Field(default=None, ge=0)
     """What jobs may use of the node; None for all that the worker sees."""
     memory_bytes: int | None = Field(default=None, ge=0)
