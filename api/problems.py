@@ -22,6 +22,7 @@ from domain.errors import (
     Limit,
     LogGap,
     NotFound,
+    QuotaChanged,
     QuotaExceeded,
     TooLarge,
     Unauthenticated,
@@ -37,6 +38,7 @@ STATUSES: Mapping[type[CorralError], int] = {
     Forbidden: 403,
     Invalid: 422,
     Conflict: 409,
+    QuotaChanged: 412,
     QuotaExceeded: 403,  # not 429: asking again soon would not help
     TooLarge: 413,
     Limit: 429,

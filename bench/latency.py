@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral import Client, JobSpec
-from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
+from corral.accounts import TenantSpec
 from corral.identity import KeySpec
 from corral.images import ImageSpec
 from corral.quantities import SIZE_UNITS
+from corral.quotas import GpuQuota, QuotaSpec
 
 from bench.clock_image import CLOCK, ensure_clock_image
 from bench.engine_floor import EngineFloor

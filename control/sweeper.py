@@ -1,4 +1,4 @@
-"""Finds what nobody told: assignments that were not claimed, nodes that fell silent, stops that were not heard.
+"""Finds what nobody told: assignments not claimed, nodes that fell silent, stops not heard, grants that are over.
 
 All silence is measured by this process's own clock, from when it saw something last; a new leader counts afresh, and
 so does one that was itself away for a while. No information is not bad news (P6).
@@ -21,6 +21,7 @@ from store.engine import reading, writing
 from store.health import DATABASE_AWAY
 from store.leader import check_epoch
 from store.nodes import set_reachable
+from store.quota_requests import due, end_due
 from store.watch import LiveAttempt, NodeBeat, live_attempts, node_beats, prune
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,8 @@ class Sweeper:
             StaleLeader: somebody else leads.
         """
         with reading(self._engine) as session:
-            nodes, attempts = node_beats(session), live_attempts(session)
+            nodes, attempts, grants = node_beats(session), live_attempts(session), due(session)
+        self._end_grants(grants)
         now = self._clock()
         if self._swept_at is not None and now - self._swept_at > BLIND_SECONDS:
             self._beats.clear()
@@ -90,6 +92,12 @@ class Sweeper:
         if self._pruned_at is None or now - self._pruned_at >= PRUNE_SECONDS:
             self._pruned_at = now
             self._write(prune)
+
+    def _end_grants(self, request_ids: Sequence[str]) -> None:
+        """Count no more what was granted until now. Nothing new starts by it since its end, swept or not."""
+        ended = [each for each in request_ids if self._write(partial(end_due, request_id=each))]
+        if ended:
+            self._hints.wake()
 
     def _silence(self, node: NodeBeat, now: float) -> float:
         """Seconds since its beat was seen to rise."""

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from corral import Client
-from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
+from corral.accounts import TenantSpec
 from corral.identity import KeySpec
 from corral.images import ImageSpec
 from corral.jobs import IsolationLevel
 from corral.prices import PriceSpec
+from corral.quotas import GpuQuota, QuotaSpec
 from rich.console import Console
 
 from corrald.home import Home

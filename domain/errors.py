@@ -14,6 +14,8 @@ CorralError
 │   ├── InvalidTransition  the state does not admit the event
 │   ├── StaleFence         a newer attempt holds the right to write
 │   ├── StaleLeader        a newer leader has taken over
+│   ├── QuotaChanged       the quota is not the one that the change was made from
+│   ├── GuaranteesExceedLimit  more would be guaranteed than there may be
 │   ├── KeyReused          one idempotency key, two different bodies
 │   ├── ImageBlocked       an admin has blocked the image's digest
 │   ├── ShownOnce          a replay of an answer that held a secret
@@ -129,6 +131,23 @@ class StaleLeader(Conflict):
 
     def __init__(self, epoch: int) -> None:
         super().__init__(f"epoch {epoch} is over")
+
+
+class QuotaChanged(Conflict):
+    code = "quota_changed"
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"the quota is at version {version} now", "read it again, and make the change to that one")
+
+
+class GuaranteesExceedLimit(Conflict):
+    code = "guarantees_exceed_limit"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"of {what}, more would be guaranteed below a tenant than that tenant may use",
+            "raise the limit of the tenant above, or guarantee less",
+        )
 
 
 class KeyReused(Conflict):

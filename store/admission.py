@@ -131,7 +131,7 @@ def lock_tenants(session: Session, tenant_ids: Collection[str]) -> tuple[dict[st
     rows = session.connection().execute(_QUOTAS, {"of": sorted(tenant_ids)}).all()
     limits: dict[str, dict[str, int | None]] = {}
     for row in rows:
-        limits.setdefault(row.tenant_id, {})[row.model] = row.gpu_limit_milli
+        limits.setdefault(row.tenant_id, {})[row.model] = row.gpu_ceiling_milli
     for row in (row for row in rows if row.model == ANY_MODEL):
         # rows come from the root down, so that the last of a leaf is the leaf's own
         facts = found.setdefault(row.leaf, TenantFacts(Level.CONTAINER, 0))

@@ -111,7 +111,7 @@ def assign(session: Session, placement: Placement) -> Assigned:
     path = tree(session, job.tenant_id)
     try:
         queued_to_running(session, path, now)
-        take_gpus(session, path, placement.models)
+        take_gpus(session, path, placement.models, now)
     except QuotaExceeded as refusal:
         raise PlacementRefused(str(refusal)) from refusal
     assigned = Assigned(new_id("att"), job.fence, placement.node_id)

@@ -1,7 +1,7 @@
 """The one order in which rows are locked, so that no two transactions wait for each other.
 
-platform admins' keys, then members (by id) → nodes (by id) → quota rows (from the root of the tenant tree down) → job →
-attempt → devices (by id) → tenant's chain → audit chains (by name).
+platform admins' keys, then members (by id) → nodes (by id) → quota rows (from the root of the tenant tree down) → quota
+request → job → attempt → devices (by id) → tenant's chain → audit chains (by name).
 
 Purses and holds change under the quota rows of their tenant and of all above it, and so need no place in the order.
 On SQLite a writing transaction holds the only write lock anyway.

@@ -6,24 +6,26 @@ The caller holds the quota rows (`store.locks.lock_quotas`).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from sqlalchemy import Update, bindparam, func, or_, update
+from sqlalchemy import Update, and_, bindparam, func, or_, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session, col, select
 
-from domain.errors import NotFound, QuotaExceeded
+from domain.errors import QuotaExceeded
+from domain.ids import TenantId
+from domain.quota import claim, reservations
 from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU
 from domain.states import JobState
 from store.base import table_of
-from store.events import record
-from store.locks import lock_quotas, tree
+from store.locks import tree
 from store.tables import Allocation, Job, Quota, Tenant
 
 _QUOTA = table_of(Quota)
 _EVERYTHING = (_QUOTA.c.tenant_id == bindparam("of")) & (_QUOTA.c.model == ANY_MODEL)
 _OF_MODEL = (_QUOTA.c.tenant_id == bindparam("of")) & (_QUOTA.c.model == bindparam("which"))
+_CLAIMING = (_QUOTA.c.gpu_used_milli, _QUOTA.c.gpu_reserved_milli, _QUOTA.c.gpu_kept_milli)
+_STANDING = select(_QUOTA.c.gpu_used_milli, _QUOTA.c.gpu_reserved_milli, _QUOTA.c.gpu_ceiling_milli).where(_OF_MODEL)
 _QUEUE = (
     update(_QUOTA)
     .where(
@@ -41,14 +43,34 @@ _TAKE = (
     update(_QUOTA)
     .where(
         _OF_MODEL,
+        or_(_QUOTA.c.grants_until_us.is_(None), _QUOTA.c.grants_until_us > bindparam("now")),
         or_(
-            _QUOTA.c.gpu_limit_milli.is_(None),
-            _QUOTA.c.gpu_used_milli + bindparam("share") <= _QUOTA.c.gpu_limit_milli,
+            _QUOTA.c.gpu_ceiling_milli.is_(None),
+            and_(
+                _QUOTA.c.gpu_used_milli + bindparam("share") <= _QUOTA.c.gpu_ceiling_milli,
+                or_(
+                    bindparam("grown") == 0,
+                    _QUOTA.c.gpu_used_milli + _QUOTA.c.gpu_reserved_milli + bindparam("grown")
+                    <= _QUOTA.c.gpu_ceiling_milli,
+                ),
+            ),
         ),
     )
-    .values(gpu_used_milli=_QUOTA.c.gpu_used_milli + bindparam("share"))
+    .values(
+        gpu_used_milli=_QUOTA.c.gpu_used_milli + bindparam("share"),
+        gpu_reserved_milli=_QUOTA.c.gpu_reserved_milli + bindparam("grown") - bindparam("share"),
+    )
+    .returning(*_CLAIMING)
 )
-_GIVE_BACK = update(_QUOTA).where(_OF_MODEL).values(gpu_used_milli=_QUOTA.c.gpu_used_milli - bindparam("share"))
+_GIVE_BACK = (
+    update(_QUOTA)
+    .where(_OF_MODEL)
+    .values(
+        gpu_used_milli=_QUOTA.c.gpu_used_milli - bindparam("share"),
+        gpu_reserved_milli=_QUOTA.c.gpu_reserved_milli + bindparam("share") - bindparam("shrunk"),
+    )
+    .returning(*_CLAIMING)
+)
 _ADD = (
     update(_QUOTA)
     .where(_EVERYTHING)
@@ -57,56 +79,6 @@ _ADD = (
         running_used=_QUOTA.c.running_used + bindparam("running"),
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaRules:
-    """A quota as an admin sets it. Limits in thousandths of a GPU, by model and `*`; None is no limit."""
-
-    gpu_limit_milli: Mapping[str, int | None]
-    most_queued: int
-    most_running: int
-    longest_time_limit_us: int
-    highest_priority: int
-    isolation_levels: tuple[str, ...]
-    images: tuple[str, ...] | None
-
-
-def open_quota(session: Session, tenant_id: str) -> None:
-    """The first quota of a new tenant: no GPU until an admin grants some."""
-    session.add(Quota(tenant_id=tenant_id, model=ANY_MODEL, gpu_limit_milli=0))
-    session.flush()
-
-
-def set_quota(session: Session, tenant_id: str, rules: QuotaRules) -> None:
-    """Put these rules in the place of the old ones. Bounds may be set below what is in use."""
-    if session.get(Tenant, tenant_id) is None:
-        raise NotFound("tenant")
-    lock_quotas(session, [tenant_id])
-    for row in session.exec(select(Quota).where(Quota.tenant_id == tenant_id)):
-        # a model that is no longer named is bounded by `*` alone; without a `*` nothing is granted
-        row.gpu_limit_milli = None if row.model != ANY_MODEL else 0
-    for model, limit in rules.gpu_limit_milli.items():
-        _ensure_row(session, tenant_id, model)
-        session.exec(_row(tenant_id, model)).one().gpu_limit_milli = limit
-    everything = session.exec(_row(tenant_id, ANY_MODEL)).one()
-    everything.most_queued = rules.most_queued
-    everything.most_running = rules.most_running
-    everything.longest_time_limit_us = rules.longest_time_limit_us
-    everything.highest_priority = rules.highest_priority
-    everything.isolation_levels = list(rules.isolation_levels)
-    everything.images = None if rules.images is None else list(rules.images)
-    session.flush()
-    record(
-        session,
-        "quota_set",
-        tenant_id=tenant_id,
-        data={
-            "gpu_limit_milli": dict(rules.gpu_limit_milli),
-            "most_queued": rules.most_queued,
-            "most_running": rules.most_running,
-        },
-    )
 
 
 def add_queued(session: Session, counts: Mapping[str, int]) -> None:
@@ -146,26 +118,44 @@ def queued_to_running(session: Session, path: Sequence[str], now: int) -> None:
             raise QuotaExceeded("running jobs", 1, 0)
 
 
-def take_gpus(session: Session, path: Sequence[str], models: Iterable[str]) -> None:
+def take_gpus(session: Session, path: Sequence[str], models: Iterable[str], now: int) -> None:
     """Charge whole devices of these models to the tenant and all above, under the model and under `*`.
 
+    Args:
+        now: the database's time; a grant that ended by then no longer counts.
+
     Raises:
-        QuotaExceeded: a bound in the tree would be passed.
+        QuotaExceeded: a bound in the tree would be passed, or what is kept for another would be taken.
     """
-    for each, model, share in _charges(path, models):
-        if _has_grown(session, _TAKE, of=each, which=model, share=share):
-            continue
-        _ensure_row(session, each, model)  # the first device of this model that the tenant ever had
-        if not _has_grown(session, _TAKE, of=each, which=model, share=share):
-            row = session.exec(_row(each, model)).one()
-            left = max(0, (row.gpu_limit_milli or 0) - row.gpu_used_milli) // WHOLE_GPU
-            raise QuotaExceeded("GPUs" if model == ANY_MODEL else model, share // WHOLE_GPU, left)
+    for model, share in _charges(models):
+        grown = share
+        for each in reversed(path):
+            values = {"of": each, "which": model, "share": share, "grown": grown, "now": now}
+            row = session.connection().execute(_TAKE, values).one_or_none()
+            if row is None:
+                ensure_row(session, each, model)  # the first device of this model that the tenant ever had
+                row = session.connection().execute(_TAKE, values).one_or_none()
+            if row is None:
+                raise QuotaExceeded("GPUs" if model == ANY_MODEL else model, share // WHOLE_GPU, _left(session, values))
+            used, reserved, kept = row
+            grown = claim(used, reserved, kept) - claim(used + reserved - grown, 0, kept)
 
 
 def give_back_gpus(session: Session, tenant_id: str, models: Iterable[str]) -> None:
     """Take the charge of `take_gpus` off again."""
-    for each, model, share in _charges(tree(session, tenant_id), models):
-        session.connection().execute(_GIVE_BACK, {"of": each, "which": model, "share": share})
+    path = tree(session, tenant_id)
+    for model, share in _charges(models):
+        shrunk = share
+        for each in reversed(path):
+            values = {"of": each, "which": model, "share": share, "shrunk": shrunk}
+            used, reserved, kept = session.connection().execute(_GIVE_BACK, values).one()
+            shrunk = claim(used + reserved + shrunk, 0, kept) - claim(used, reserved, kept)
+
+
+def parents(session: Session) -> dict[TenantId, TenantId | None]:
+    """Every tenant, and the one above it."""
+    rows = session.exec(select(Tenant.id, Tenant.parent_id))
+    return {TenantId(of): None if parent_id is None else TenantId(parent_id) for of, parent_id in rows}
 
 
 def recount(session: Session) -> dict[tuple[str, str], int]:
@@ -183,6 +173,22 @@ def recount(session: Session) -> dict[tuple[str, str], int]:
     return dict(counted)
 
 
+def recount_reserved(session: Session) -> dict[tuple[str, str], int]:
+    """What `gpu_reserved_milli` should say, from what is kept and used below each tenant."""
+    tenants = parents(session)
+    counted: dict[tuple[str, str], int] = {}
+    used: dict[str, dict[TenantId, int]] = {}
+    kept: dict[str, dict[TenantId, int]] = {}
+    for row in session.exec(select(Quota)):
+        used.setdefault(row.model, {})[TenantId(row.tenant_id)] = row.gpu_used_milli
+        kept.setdefault(row.model, {})[TenantId(row.tenant_id)] = row.gpu_kept_milli
+    for model in used:
+        for tenant_id, reserved in reservations(tenants, used[model], kept[model]).items():
+            if reserved:
+                counted[tenant_id, model] = reserved
+    return counted
+
+
 def recount_jobs(session: Session) -> dict[str, tuple[int, int]]:
     """By tenant: what `queued_used` and `running_used` should say."""
     counted: dict[str, tuple[int, int]] = {}
@@ -196,12 +202,18 @@ def recount_jobs(session: Session) -> dict[str, tuple[int, int]]:
     return counted
 
 
-def _charges(path: Sequence[str], models: Iterable[str]) -> list[tuple[str, str, int]]:
+def _charges(models: Iterable[str]) -> list[tuple[str, int]]:
     by_model = Counter(models)
     if not by_model:
         return []
     charged = [(ANY_MODEL, by_model.total()), *sorted(by_model.items())]
-    return [(each, model, count * WHOLE_GPU) for each in path for model, count in charged]
+    return [(model, count * WHOLE_GPU) for model, count in charged]
+
+
+def _left(session: Session, values: Mapping[str, object]) -> int:
+    """Whole devices that the row would still let its tenant take."""
+    used, reserved, ceiling = session.connection().execute(_STANDING, values).one()
+    return int(max(0, (ceiling or 0) - used - reserved) // WHOLE_GPU)
 
 
 def _has_grown(session: Session, statement: Update, **values: object) -> bool:
@@ -214,14 +226,8 @@ def _add_to_tree(session: Session, tenant_id: str, queued: int = 0, running: int
         session.connection().execute(_ADD, {"of": each, "queued": queued, "running": running})
 
 
-def _ensure_row(session: Session, tenant_id: str, model: str) -> None:
+def ensure_row(session: Session, tenant_id: str, model: str) -> None:
+    """Let the tenant have a row of this model: one that bounds nothing, if it had none."""
     insert = postgres_insert if session.get_bind().dialect.name == "postgresql" else sqlite_insert
-    session.execute(
-        insert(Quota)
-        .values(tenant_id=tenant_id, model=model, gpu_used_milli=0, queued_used=0, running_used=0)
-        .on_conflict_do_nothing()
-    )
-
-
-def _row(tenant_id: str, model: str):  # type: ignore[no-untyped-def]
-    return select(Quota).where(Quota.tenant_id == tenant_id, Quota.model == model)
+    values = {"tenant_id": tenant_id, "model": model, "gpu_used_milli": 0, "queued_used": 0, "running_used": 0}
+    session.execute(insert(Quota).values(**values, served_us=0).on_conflict_do_nothing())

@@ -9,6 +9,7 @@ from sqlmodel import Session
 
 from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
+from domain.quota import allowed_levels, path_of
 from domain.scheduling.snapshot import ANY_MODEL, Demand, Device, Reason, Snapshot, TenantShare
 from domain.scheduling.snapshot import Node as NodeView
 from domain.states import JobState
@@ -18,7 +19,6 @@ from store.tables import Gpu, Job, Node, Quota, Tenant
 
 log = logging.getLogger(__name__)
 
-ALL_LEVELS = frozenset(Level)
 JOBS_IN_A_QUERY = 500
 OnUnreadable = Callable[[JobId, Exception], None]
 
@@ -33,7 +33,9 @@ _JOB = Row.metadata.tables["job"].c
 _IS_WAITING = (_JOB.state == JobState.QUEUED) & _JOB.cancel_requested.is_(False)
 _TENANTS = _columns(Tenant, "id parent_id weight state")
 _QUOTAS = _columns(
-    Quota, "tenant_id model gpu_limit_milli gpu_used_milli most_running running_used served_us isolation_levels"
+    Quota,
+    "tenant_id model gpu_ceiling_milli gpu_promised_milli gpu_kept_milli gpu_used_milli gpu_reserved_milli"
+    " most_running running_used served_us isolation_levels",
 )
 _NODES = _columns(
     Node,
@@ -66,19 +68,19 @@ class SnapshotReader:
 
     def read(self, session: Session) -> Snapshot:
         """The cluster, the tenants, and all queued jobs that nobody asked to cancel."""
-        tenants = {row.id: row for row in _rows(session, _TENANTS)}
-        quotas: dict[str, dict[str, Any]] = {tenant_id: {} for tenant_id in tenants}
+        quotas: dict[str, dict[str, Any]] = {}
         for quota in _rows(session, _QUOTAS):
             quotas.setdefault(quota.tenant_id, {})[quota.model] = quota
-        levels = {tenant_id: _allowed_levels(tenant_id, tenants, quotas) for tenant_id in tenants}
+        tenants = {TenantId(row.id): _share(row, quotas.get(row.id, {})) for row in _rows(session, _TENANTS)}
+        levels = {tenant_id: allowed_levels(path_of(tenants, tenant_id)) for tenant_id in tenants}
         return Snapshot(
             nodes=_nodes(session),
-            tenants={TenantId(each): _share(tenants[each], quotas[each]) for each in tenants},
+            tenants=tenants,
             queue=self._queue(session, levels),
             barred_images=barred_images(session),
         )
 
-    def _queue(self, session: Session, levels: Mapping[str, frozenset[Level]]) -> tuple[Demand, ...]:
+    def _queue(self, session: Session, levels: Mapping[TenantId, frozenset[Level]]) -> tuple[Demand, ...]:
         rows = _rows(session, _CHANGING)
         known = self._known
         self._known = {row.id: known[row.id] for row in rows if _is_as_known(row, known.get(row.id), levels)}
@@ -89,7 +91,7 @@ class SnapshotReader:
                 self._learn(row, levels)
         return tuple(demand for _, demand in self._known.values())
 
-    def _learn(self, row: Any, levels: Mapping[str, frozenset[Level]]) -> None:
+    def _learn(self, row: Any, levels: Mapping[TenantId, frozenset[Level]]) -> None:
         try:
             self._known[JobId(row.id)] = (row.fence, _demand(row, levels[row.tenant_id]))
         except (KeyError, TypeError, ValueError) as error:
@@ -152,27 +154,19 @@ def _share(tenant: Any, rows: Mapping[str, Any]) -> TenantShare:
         parent_id=None if tenant.parent_id is None else TenantId(tenant.parent_id),
         weight=tenant.weight,
         is_active=tenant.state == "active",
-        gpu_limit_milli={model: row.gpu_limit_milli for model, row in rows.items()},
+        gpu_limit_milli={model: row.gpu_ceiling_milli for model, row in rows.items()},
         gpu_used_milli={model: row.gpu_used_milli for model, row in rows.items()},
         # without a row nothing was granted
         running_limit=0 if everything is None else everything.most_running,
         running=0 if everything is None else everything.running_used,
         served_at=Instant(0 if everything is None else everything.served_us),
+        gpu_promised_milli={model: row.gpu_promised_milli for model, row in rows.items() if row.gpu_promised_milli},
+        gpu_kept_milli={model: row.gpu_kept_milli for model, row in rows.items() if row.gpu_kept_milli},
+        gpu_reserved_milli={model: row.gpu_reserved_milli for model, row in rows.items() if row.gpu_reserved_milli},
+        levels=None
+        if everything is None or everything.isolation_levels is None
+        else _levels(everything.isolation_levels),
     )
-
-
-def _allowed_levels(
-    tenant_id: str, tenants: Mapping[str, Any], quotas: Mapping[str, Mapping[str, Any]]
-) -> frozenset[Level]:
-    """What every quota from the tenant up to the root allows; one that names no levels allows all."""
-    allowed = ALL_LEVELS
-    step: str | None = tenant_id
-    while step is not None:
-        row = quotas[step].get(ANY_MODEL)
-        if row is not None and row.isolation_levels is not None:
-            allowed &= _levels(row.isolation_levels)
-        step = tenants[step].parent_id
-    return allowed
 
 
 def _levels(names: Sequence[str]) -> frozenset[Level]:
@@ -180,7 +174,7 @@ def _levels(names: Sequence[str]) -> frozenset[Level]:
     return frozenset(level for level in Level if level in names)
 
 
-def _is_as_known(row: Any, known: tuple[int, Demand] | None, levels: Mapping[str, frozenset[Level]]) -> bool:
+def _is_as_known(row: Any, known: tuple[int, Demand] | None, levels: Mapping[TenantId, frozenset[Level]]) -> bool:
     if known is None:
         return False
     fence, demand = known

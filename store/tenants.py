@@ -7,12 +7,13 @@ from sqlmodel import Session, col, select
 
 from domain.errors import Conflict, Invalid, NotFound
 from domain.ids import TenantId
+from domain.quota_terms import QuotaRules
 from store.clock import now_us
 from store.events import record
 from store.ids import new_id
 from store.locks import tree
 from store.paging import Position, after
-from store.quotas import QuotaRules, open_quota, set_quota
+from store.quota_settings import open_quota, set_quota
 from store.tables import Tenant
 
 DEPTH_MAX = 8

@@ -11,6 +11,8 @@ def assert_books_agree(session: Session) -> None:
     rows = session.exec(select(Quota)).all()
     counted = quotas.recount(session)
     assert {(q.tenant_id, q.model): q.gpu_used_milli for q in rows if q.gpu_used_milli} == counted
+    reserved = {(q.tenant_id, q.model): q.gpu_reserved_milli for q in rows if q.gpu_reserved_milli}
+    assert reserved == quotas.recount_reserved(session)
     jobs = quotas.recount_jobs(session)
     for quota in rows:
         if quota.model == "*":

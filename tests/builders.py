@@ -7,6 +7,7 @@ from sqlmodel import Session, select
 
 from domain.ids import GpuId, JobId, NodeId, TenantId
 from domain.levels import Level
+from domain.quota_terms import GpuTerms, QuotaRules
 from domain.scheduling.snapshot import Placement
 from domain.states import JobState
 from store.clock import now_us
@@ -14,7 +15,8 @@ from store.ids import new_id
 from store.locks import lock_quotas, tree
 from store.nodes import hash_secret
 from store.prices import set_price
-from store.quotas import QuotaRules, add_queued, open_quota, set_quota
+from store.quota_settings import open_quota, set_quota
+from store.quotas import add_queued
 from store.tables import Gpu, Image, Job, Node, Tenant
 
 GIB = 2**30
@@ -33,7 +35,7 @@ def a_tenant(
 
 def some_rules(*, gpus: int | None = 8, most_queued: int = 10_000, most_running: int = 10_000) -> QuotaRules:
     return QuotaRules(
-        gpu_limit_milli={"*": None if gpus is None else gpus * 1000},
+        gpus={"*": GpuTerms(None if gpus is None else gpus * 1000)},
         most_queued=most_queued,
         most_running=most_running,
         longest_time_limit_us=7 * 86_400_000_000,

@@ -14,9 +14,10 @@ from urllib.error import URLError
 
 from books import assert_books_agree
 from corral import Client
-from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
+from corral.accounts import TenantSpec
 from corral.identity import KeySpec
 from corral.prices import PriceSpec
+from corral.quotas import GpuQuota, QuotaSpec
 from redis_parts import eventually
 from sqlmodel import col, select
 

@@ -1,9 +1,9 @@
 """Tenants, their quotas and the check of their ledgers. Who has a role at one may look at it and those below."""
 
-from corral.accounts import LedgerCheck, QuotaSpec, QuotaView, TenantSpec, TenantView
+from corral.accounts import LedgerCheck, TenantSpec, TenantView
 from corral.cluster import Empty
 from corral.contract import Page
-from corral.jobs import PRIORITIES
+from corral.quotas import QuotaSpec, QuotaView
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -12,14 +12,13 @@ from api.auth import AdminCaller, TenantCaller
 from api.once import AskedOnce
 from api.paging import AskedPage
 from api.paths import TenantPath
+from api.quota_terms import IfVersion, rules_of, shown
 from api.transactions import Reading, Writing
-from api.views.accounts import quota_view, tenant_view
-from domain.errors import Invalid
-from domain.scheduling.snapshot import WHOLE_GPU
+from api.views.accounts import tenant_view
+from domain.quota_terms import QuotaRules
 from store import ledger, tenants
 from store.paging import Position
-from store.quota_rows import quota_rows
-from store.quotas import QuotaRules, set_quota
+from store.quota_settings import set_quota
 
 router = APIRouter(prefix="/tenants", tags=["tenants"])
 
@@ -45,7 +44,7 @@ def create(body: TenantSpec, caller: AdminCaller, session: Writing, once: AskedO
                 body.weight,
                 body.default_isolation,
                 body.default_time_limit,
-                _rules(QuotaSpec()),
+                QuotaRules(),
             )
         ),
     )
@@ -73,19 +72,25 @@ def resume(
 
 
 @router.get("/{tenant_id}/quota")
-def show_quota(tenant_id: TenantPath, caller: TenantCaller, session: Reading) -> QuotaView:
+def show_quota(tenant_id: TenantPath, caller: TenantCaller, session: Reading, response: Response) -> QuotaView:
     """What it may use, and what it uses."""
-    return quota_view(tenants.tenant(session, tenant_id).id, quota_rows(session, tenant_id))
+    return shown(session, tenants.tenant(session, tenant_id).id, response)
 
 
 @router.put("/{tenant_id}/quota")
-def put_quota(tenant_id: TenantPath, body: QuotaSpec, caller: AdminCaller, session: Writing, tell: Tell) -> QuotaView:
+def put_quota(
+    tenant_id: TenantPath,
+    body: QuotaSpec,
+    caller: AdminCaller,
+    session: Writing,
+    tell: Tell,
+    response: Response,
+    if_version: IfVersion,
+) -> QuotaView:
     """Set its quota, whole. What runs beyond a lowered bound goes on; nothing new starts."""
-    if len({row.model for row in body.gpus}) != len(body.gpus):
-        raise Invalid("a model stands twice in gpus")
-    set_quota(session, tenant_id, _rules(body))
+    set_quota(session, tenant_id, rules_of(body), if_version)
     tell.wake()
-    return quota_view(tenant_id, quota_rows(session, tenant_id))
+    return shown(session, tenant_id, response)
 
 
 @router.get("/{tenant_id}/ledger/verify")
@@ -99,16 +104,4 @@ def verify_ledger(tenant_id: TenantPath, caller: AdminCaller, session: Reading) 
         entries=entries,
         first_bad_seq=None if flaw is None else flaw.seq,
         problem="" if flaw is None else flaw.problem,
-    )
-
-
-def _rules(spec: QuotaSpec) -> QuotaRules:
-    return QuotaRules(
-        gpu_limit_milli={row.model: None if row.limit is None else row.limit * WHOLE_GPU for row in spec.gpus},
-        most_queued=spec.most_queued,
-        most_running=spec.most_running,
-        longest_time_limit_us=spec.longest_time_limit,
-        highest_priority=PRIORITIES.index(spec.highest_priority),
-        isolation_levels=tuple(spec.isolation_levels),
-        images=None if spec.images is None else tuple(spec.images),
     )

@@ -1,17 +1,16 @@
-"""What was used, by whatever is asked for; and the quota."""
+"""What was used, by whatever is asked for."""
 
 from typing import Annotated, get_args
 
-from corral.accounts import QuotaView, UsageView
+from corral.accounts import UsageView
 from fastapi import APIRouter, Query
 
 from api.auth import TenantCaller
 from api.paths import TenantQuery
 from api.transactions import Reading
-from api.views.accounts import quota_view, usage_view
+from api.views.accounts import usage_view
 from domain.errors import Invalid
-from store.quota_rows import quota_rows
-from store.tenants import below, tenant
+from store.tenants import below
 from store.usage import Group, usage
 
 router = APIRouter(tags=["usage"])
@@ -34,13 +33,6 @@ def show_usage(
     scope = caller.narrowed(tenant_id)
     tenants = None if scope is None else sorted(below(session, scope))
     return usage_view(groups, usage(session, tenants, groups, since, until), since, until)
-
-
-@router.get("/quota")
-def show_quota(caller: TenantCaller, session: Reading, tenant_id: TenantQuery = None) -> QuotaView:
-    """What the tenant may use, and what it uses."""
-    owner = tenant(session, caller.acting_for(tenant_id)).id
-    return quota_view(owner, quota_rows(session, owner))
 
 
 def _groups(text: str) -> list[Group]:

@@ -1,21 +1,22 @@
 """Whose job is next, and what the quotas leave to it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import heappop, heappush, heapreplace
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 
 from domain.ids import TenantId
-from domain.quota import Bound, room
+from domain.quota import Bound, claim, room
 from domain.scheduling import reasons
 from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU, Demand, Reason, Snapshot, TenantShare
 
 SHARE_SCALE = 10**18
 """Shares are compared as whole numbers: this is the whole cluster for a weight of 1."""
 
-Standing = tuple[int, int, int, str]
-"""How much a tenant has for its weight: its dominant share of the GPUs, then its running jobs; then when it was served
-last, so that a crowd of one's jobs cannot win every freed device from another; then its name."""
+Standing = tuple[bool, int, int, int, str]
+"""Whether a tenant's next job borrows; then how much it has for its weight: its dominant share of the GPUs, then its
+running jobs; then when it was served last, so that a crowd of one's jobs cannot win every freed device from another;
+then its name."""
 
 
 @dataclass(slots=True)
@@ -30,6 +31,9 @@ class Account:
     running_limit: int | None
     running: int
     served_at: int = 0
+    gpu_promised_milli: Mapping[str, int] = field(default_factory=dict)
+    gpu_kept_milli: Mapping[str, int] = field(default_factory=dict)
+    gpu_reserved_milli: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, share: TenantShare) -> "Account":
@@ -43,13 +47,44 @@ class Account:
             share.running_limit,
             share.running,
             share.served_at,
+            share.gpu_promised_milli,
+            share.gpu_kept_milli,
+            dict(share.gpu_reserved_milli),
         )
 
-    def charge(self, gpus_milli: int, model: str | None) -> None:
-        """Count one job more, on so many devices of a model."""
+    def charge(self, gpus_milli: int, model: str | None, claims: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Count one job more, on so many devices of a model. By how much its claims on the one above it grow.
+
+        Args:
+            claims: by row, how much those below it claim more now; without, it took the devices itself.
+        """
         self.running += 1
+        grown: dict[str, int] = {}
         for row in (model, ANY_MODEL) if model is not None else ():
+            before = self._claim(row)
             self.gpu_used_milli[row] = self.gpu_used_milli.get(row, 0) + gpus_milli
+            if claims is not None and (unclaimed := gpus_milli - claims[row]):
+                self.gpu_reserved_milli[row] = self.gpu_reserved_milli.get(row, 0) - unclaimed
+            grown[row] = self._claim(row) - before
+        return grown
+
+    def owns(self, demand: Demand) -> bool:
+        """Whether it has so many devices by its guarantee, and need not borrow them."""
+        if not demand.gpus or not self.gpu_promised_milli:
+            return False
+        models = demand.models or tuple(self.gpu_promised_milli)
+        by_model = [model for model in models if model != ANY_MODEL]
+        return any(self._has_promised(model, demand) for model in by_model) or self._has_promised(ANY_MODEL, demand)
+
+    def _has_promised(self, row: str, demand: Demand) -> bool:
+        promised = self.gpu_promised_milli.get(row, 0)
+        if row == ANY_MODEL:  # what is guaranteed of a model is no guarantee of another
+            promised -= sum(each for model, each in self.gpu_promised_milli.items() if model != ANY_MODEL)
+        return 0 < promised >= self.gpu_used_milli.get(row, 0) + demand.gpus * WHOLE_GPU
+
+    def _claim(self, row: str) -> int:
+        reserved = self.gpu_reserved_milli.get(row, 0)
+        return claim(self.gpu_used_milli.get(row, 0), reserved, self.gpu_kept_milli.get(row, 0))
 
 
 class Book:
@@ -104,6 +139,12 @@ class Book:
             return reasons.quota_gpus(demand, max(bounds, key=lambda bound: bound.left))
         return permitted
 
+    def charge(self, demand: Demand, model: str | None) -> None:
+        """Count the job on its tenant and all above it."""
+        claims: Mapping[str, int] | None = None
+        for account in self.path(demand.tenant_id):
+            claims = account.charge(demand.gpus * WHOLE_GPU, model, claims)
+
     def own_bound(self, tenant_id: TenantId, models: Iterable[str]) -> Bound | None:
         """The row of the tenant's own quota that leaves the least for these models."""
         own = self.path(tenant_id)[:1]
@@ -123,8 +164,15 @@ class _Line:
         """Its next job; None when there is no more."""
         return self._demands.pop() if self._demands else None
 
-    def settle(self, totals: Mapping[str, int]) -> None:
+    def peek(self) -> Demand | None:
+        """The job that comes next."""
+        return self._demands[-1] if self._demands else None
+
+    def arrange(self, totals: Mapping[str, int]) -> None:
         """Nothing is ordered by share below here."""
+
+    def settle(self, totals: Mapping[str, int]) -> None:
+        """The same."""
 
 
 class _Branch:
@@ -133,11 +181,19 @@ class _Branch:
     def __init__(self, name: str, account: Account) -> None:
         self.name = name
         self.account = account
+        self._children: list[_Line | _Branch] = []
         self._heap: list[tuple[Standing, _Line | _Branch]] = []
 
-    def add(self, child: "_Line | _Branch", totals: Mapping[str, int]) -> None:
+    def add(self, child: "_Line | _Branch") -> None:
         """Let a child take part."""
-        heappush(self._heap, (_standing(child.name, child.account, totals), child))
+        self._children.append(child)
+
+    def arrange(self, totals: Mapping[str, int]) -> None:
+        """Put all children in their order, once each knows its next job."""
+        for child in self._children:
+            child.arrange(totals)
+        self._heap = [(_standing(child, totals), child) for child in self._children]
+        heapify(self._heap)
 
     def take(self) -> Demand | None:
         """The next job of the child that has least for its weight."""
@@ -147,11 +203,19 @@ class _Branch:
             heappop(self._heap)
         return None
 
+    def peek(self) -> Demand | None:
+        """The job that comes next."""
+        while self._heap:
+            if (demand := self._heap[0][1].peek()) is not None:
+                return demand
+            heappop(self._heap)
+        return None
+
     def settle(self, totals: Mapping[str, int]) -> None:
-        """Put the child that gave the last job where its grown use belongs; it still stands first."""
+        """Put the child that gave the last job where its grown use and its next job belong; it still stands first."""
         child = self._heap[0][1]
         child.settle(totals)
-        heapreplace(self._heap, (_standing(child.name, child.account, totals), child))
+        heapreplace(self._heap, (_standing(child, totals), child))
 
 
 class FairQueue:
@@ -165,27 +229,33 @@ class FairQueue:
         for demand in ordered:
             book.path(demand.tenant_id)
         self._own = book.own()
-        self._root = _Branch("", Account(TenantId(""), 1, True, {}, {}, None, 0))
+        self._root = _Branch("", _nobody())
+        self._has_guarantees = any(any(share.gpu_promised_milli.values()) for share in snapshot.tenants.values())
+        self._is_unsettled = False
+        """Whether the last job was passed over."""
 
     def next(self) -> Demand | None:
         """The next job; each comes once."""
+        if self._is_unsettled and self._has_guarantees:
+            self._root.settle(self._totals)  # the one that was passed over may have stood first by a guarantee
         while (demand := self._root.take()) is None and self._classes:
             self._root = self._tree(self._classes.pop())
+        self._is_unsettled = demand is not None
         return demand
 
     def charge(self, demand: Demand, model: str | None) -> None:
         """Count the job that came last as placed, on devices of `model`."""
-        gpus_milli = demand.gpus * WHOLE_GPU
-        for account in (self._own[demand.tenant_id], *self._book.path(demand.tenant_id)):
-            account.charge(gpus_milli, model)
+        self._own[demand.tenant_id].charge(demand.gpus * WHOLE_GPU, model)
+        self._book.charge(demand, model)
         self._root.settle(self._totals)
+        self._is_unsettled = False
 
     def _tree(self, demands: Iterable[Demand]) -> _Branch:
         """The tenants that have jobs of one class, from the root down."""
         by_tenant: dict[TenantId, list[Demand]] = {}
         for demand in demands:
             by_tenant.setdefault(demand.tenant_id, []).append(demand)
-        root = _Branch("", Account(TenantId(""), 1, True, {}, {}, None, 0))
+        root = _Branch("", _nobody())
         branches: dict[tuple[TenantId, ...], _Branch] = {(): root}
         for tenant_id, own in by_tenant.items():
             way: tuple[TenantId, ...] = ()
@@ -193,18 +263,26 @@ class FairQueue:
                 above, way = branches[way], (*way, account.tenant_id)
                 if way not in branches:
                     branches[way] = _Branch(account.tenant_id, account)
-                    above.add(branches[way], self._totals)
-            branches[way].add(_Line(tenant_id, self._own[tenant_id], own), self._totals)
+                    above.add(branches[way])
+            branches[way].add(_Line(tenant_id, self._own[tenant_id], own))
+        root.arrange(self._totals)
         return root
 
 
-def _standing(name: str, account: Account, totals: Mapping[str, int]) -> Standing:
+def _nobody() -> Account:
+    """What stands above all tenants."""
+    return Account(TenantId(""), 1, True, {}, {}, None, 0)
+
+
+def _standing(child: _Line | _Branch, totals: Mapping[str, int]) -> Standing:
     """What the tenant has for its weight: who has least is next."""
+    account, following = child.account, child.peek()
     weight = max(account.weight, 1)
     used = account.gpu_used_milli.items()
     dominant = max((milli * SHARE_SCALE // totals.get(row, WHOLE_GPU) for row, milli in used), default=0)
     running = max(account.running, 0) * SHARE_SCALE
-    return (max(dominant, 0) // weight, running // weight, account.served_at, name)
+    is_borrowing = following is None or not account.owns(following)
+    return (is_borrowing, max(dominant, 0) // weight, running // weight, account.served_at, child.name)
 
 
 def _totals(snapshot: Snapshot) -> Mapping[str, int]:

@@ -60,6 +60,8 @@ def quota_gpus(demand: Demand, bound: Bound) -> Reason:
     """The quota has no room for so many GPUs now, or never had."""
     asked = f"needs {_gpus(demand.gpus, demand.models)}"
     numbers = {"asked": demand.gpus, "steps_up": bound.steps_up}
+    if bound.is_reserved:
+        return _quota_borrowing(asked, numbers, bound)
     if bound.steps_up:
         return Reason("quota_gpus", f"{asked}; the quota of a tenant above has no room for them", numbers)
     numbers |= {"used_milli": bound.used, "limit_milli": bound.limit}
@@ -68,6 +70,15 @@ def quota_gpus(demand: Demand, bound: Bound) -> Reason:
     else:
         help_ = "it starts when enough of them are released"
     return Reason("quota_gpus", f"{asked}; {_in_use(bound)}; {help_}", numbers)
+
+
+def _quota_borrowing(asked: str, numbers: dict[str, int], bound: Bound) -> Reason:
+    """There is room, but it is kept for others. How much of it is theirs to know, where they are its siblings."""
+    text = f"{asked}; what is left is guaranteed to others below a tenant above, who do not lend it"
+    if bound.steps_up == 0:
+        text = f"{asked}; {_in_use(bound)}, and {milli_text(bound.reserved)} are kept for those below it"
+        numbers |= {"used_milli": bound.used, "limit_milli": bound.limit, "reserved_milli": bound.reserved}
+    return Reason("quota_borrowing", f"{text}; it starts when enough are released", numbers)
 
 
 def no_node(known: int) -> Reason:

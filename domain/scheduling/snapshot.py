@@ -54,12 +54,20 @@ class TenantShare:
     weight: int
     is_active: bool
     gpu_limit_milli: Mapping[str, int | None]
-    """By model and `*`; None is no limit of its own. A model without a row is bounded by `*` alone."""
+    """What use may reach, by model and `*`; None is no bound of its own. A model without a row is bounded by `*`."""
     gpu_used_milli: Mapping[str, int]
     running_limit: int | None
     running: int
     served_at: Instant = NEVER
     """When something of it, or of one below it, was started last; 0 for never."""
+    gpu_promised_milli: Mapping[str, int] = field(default_factory=dict)
+    """What is guaranteed."""
+    gpu_kept_milli: Mapping[str, int] = field(default_factory=dict)
+    """The part of it that is lent to nobody."""
+    gpu_reserved_milli: Mapping[str, int] = field(default_factory=dict)
+    """What is kept for those below it and not used by them."""
+    levels: frozenset[Level] | None = None
+    """What its own quota allows; None for all that those above it do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +129,9 @@ class Reason:
     """Why a job waits: a stable code, the numbers, a sentence."""
 
     code: str
-    """`quota_gpus`, `quota_running`, `tenant_suspended`, `back_off`, `image_blocked`, `image_refused`,
-    `image_unchecked`, `no_node`, `no_level`, `no_model`, `no_memory`, `no_driver`, `no_device`, `no_room`."""
+    """`quota_gpus`, `quota_borrowing`, `quota_running`, `tenant_suspended`, `back_off`, `image_blocked`,
+    `image_refused`, `image_unchecked`, `no_node`, `no_level`, `no_model`, `no_memory`, `no_driver`, `no_device`,
+    `no_room`."""
     text: str
     numbers: Mapping[str, int]
 

@@ -1,9 +1,9 @@
-"""Tenants, quotas, prices and usage: what admins send and everyone reads."""
+"""Tenants, prices and usage: what admins send and everyone reads."""
 
 from typing import Literal
 
 from corral.contract import Name, Request, View
-from corral.jobs import ImageName, IsolationLevel, ModelName, Priority
+from corral.jobs import IsolationLevel
 from corral.quantities import Duration
 from pydantic import Field
 
@@ -26,49 +26,6 @@ class TenantView(View):
     state: Literal["active", "suspended"]
     default_isolation: IsolationLevel
     default_time_limit: Duration
-
-
-class GpuQuota(Request):
-    """Most GPUs at once, of a model, or of all models together (`*`). None is no limit of its own."""
-
-    model: ModelName | Literal["*"]
-    limit: int | None = Field(default=None, ge=0, le=1_000_000)
-
-
-class QuotaSpec(Request):
-    """A tenant's quota, whole: what is not named is at its default."""
-
-    gpus: list[GpuQuota] = Field(default=[], max_length=256)
-    """A model without a row is bounded by `*` alone; without a `*` row nothing is granted."""
-    most_queued: int = Field(default=1000, ge=0, le=10_000_000)
-    most_running: int = Field(default=100, ge=0, le=1_000_000)
-    longest_time_limit: Duration = Field(default=7 * 86400 * 10**6, ge=1_000_000)
-    highest_priority: Priority = "normal"
-    isolation_levels: list[IsolationLevel] = Field(default=["container", "gvisor", "kata"], max_length=4)
-    images: list[ImageName] | None = Field(default=None, max_length=1000)
-    """Allowed images; None allows all of the catalogue."""
-
-
-class GpuQuotaView(View):
-    model: str
-    limit: int | None
-    used_milli: int
-    """Thousandths of a GPU in use now, of this tenant and those below it."""
-
-
-class QuotaView(View):
-    tenant_id: str
-    gpus: list[GpuQuotaView]
-    most_queued: int
-    queued: int
-    most_running: int
-    running: int
-    longest_time_limit: Duration
-    highest_priority: Priority
-    isolation_levels: list[IsolationLevel]
-    images: list[str] | None
-    over: list[str] = []
-    """What is used beyond a bound that was lowered under its use; nothing new starts there."""
 
 
 class UsageRow(View):

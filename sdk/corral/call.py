@@ -37,6 +37,10 @@ class Call(Generic[T]):
         """The same question about the next page."""
         return replace(self, params={**self.params, "cursor": cursor})
 
+    def with_header(self, name: str, value: str) -> "Call[T]":
+        """The same request with one header more."""
+        return replace(self, headers={**self.headers, name: value})
+
 
 def place(*segments: str) -> str:
     """A path below the API's prefix; a segment can never climb out of its place.
@@ -68,9 +72,12 @@ def put(path: str, answer: type[V], body: BaseModel, **params: object) -> Call[V
     )
 
 
-def act(path: str, answer: type[V], *, is_repeatable: bool) -> Call[V]:
-    """Tell something what to do."""
-    return Call("POST", path, _reader(answer), is_repeatable=is_repeatable)
+def act(path: str, answer: type[V], *, is_repeatable: bool, body: BaseModel | None = None) -> Call[V]:
+    """Tell something what to do, and how if that needs saying."""
+    if body is None:
+        return Call("POST", path, _reader(answer), is_repeatable=is_repeatable)
+    headers = {"Content-Type": "application/json"}
+    return Call("POST", path, _reader(answer), headers=headers, body=_sent(body), is_repeatable=is_repeatable)
 
 
 def delete(path: str, **params: object) -> Call[None]:

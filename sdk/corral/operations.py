@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from corral.call import Call
-from corral.calls import accounts, cluster, identity, ledger
+from corral.calls import accounts, cluster, identity, ledger, quotas
 from corral.calls import audit as audit_calls
 from corral.calls import images as image_calls
 from corral.calls import jobs as job_calls
@@ -107,7 +107,6 @@ class Operations:
 
     whoami = Operation(identity.whoami)
     usage = Operation(accounts.usage)
-    quota = Operation(accounts.quota)
     keys = Listing(identity.keys)
     create_key = Operation(identity.create_key)
     revoke_key = Operation(identity.revoke_key)
@@ -116,8 +115,6 @@ class Operations:
     create_tenant = Operation(accounts.create_tenant)
     suspend_tenant = Operation(accounts.suspend_tenant)
     resume_tenant = Operation(accounts.resume_tenant)
-    tenant_quota = Operation(accounts.tenant_quota)
-    set_tenant_quota = Operation(accounts.set_tenant_quota)
     tenant_keys = Listing(identity.tenant_keys)
     create_tenant_key = Operation(identity.create_tenant_key)
     revoke_tenant_key = Operation(identity.revoke_tenant_key)
@@ -126,6 +123,17 @@ class Operations:
     prices = Listing(ledger.prices)
     set_price = Operation(ledger.set_price)
     take_back_price = Operation(ledger.take_back_price)
+
+    quota = Operation(quotas.quota)
+    tenant_quota = Operation(quotas.tenant_quota)
+    set_tenant_quota = Operation(quotas.set_tenant_quota)
+    preview_quota = Operation(quotas.preview_quota)
+    quota_requests = Listing(quotas.quota_requests)
+    quota_request = Operation(quotas.quota_request)
+    ask_for_quota = Operation(quotas.ask_for_quota)
+    withdraw_quota_request = Operation(quotas.withdraw_quota_request)
+    grant_quota_request = Operation(quotas.grant_quota_request)
+    refuse_quota_request = Operation(quotas.refuse_quota_request)
 
     secrets = Listing(secret_calls.secrets)
     set_secret = Operation(secret_calls.set_secret)

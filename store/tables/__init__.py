@@ -1,6 +1,6 @@
 """The tables. Times are microseconds since the epoch, UTC; money is micro-units; shares are thousandths of a GPU."""
 
-from store.tables.accounts import Quota, Tenant
+from store.tables.accounts import Tenant
 from store.tables.audit import AuditChain, AuditEntry
 from store.tables.books import Allocation, LedgerEntry, Price
 from store.tables.cluster import Gpu, JoinToken, Node
@@ -9,6 +9,7 @@ from store.tables.identity import ApiKey, Login, Member
 from store.tables.images import Image, ImageBlock, ImageCheck, ImageTenant, ImageWish, SignatureRule
 from store.tables.jobs import Attempt, Job, JobInput
 from store.tables.purses import Hold, Purse
+from store.tables.quotas import Quota, QuotaRequest
 from store.tables.seals import Seal, SealHead
 from store.tables.secrets import Secret
 from store.tables.service import Event, Idempotency, Leader
@@ -44,6 +45,7 @@ __all__ = [
     "Price",
     "Purse",
     "Quota",
+    "QuotaRequest",
     "Seal",
     "SealHead",
     "Secret",

@@ -7,12 +7,13 @@ import httpx2
 import pytest
 from actors import Actor
 from corral import ApiError, Client
-from corral.accounts import GpuQuota, QuotaSpec, TenantSpec
+from corral.accounts import TenantSpec
 from corral.cluster import JoinTokenSpec
 from corral.following import JobEnd, StateChange
 from corral.identity import KeySpec
 from corral.images import ImageSpec
 from corral.prices import PriceSpec
+from corral.quotas import GpuQuota, QuotaSpec
 from fastapi.testclient import TestClient
 
 

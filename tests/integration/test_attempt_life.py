@@ -13,7 +13,7 @@ from sqlmodel import Session, select
 from domain.endings import Outcome
 from domain.errors import InvalidTransition, NotFound, StaleFence
 from domain.states import AttemptState, JobState
-from store import assignments, attempts, ends, ledger, quotas, requests
+from store import assignments, attempts, ends, ledger, quota_settings, requests
 from store.assignments import Assigned, PlacementRefused
 from store.ends import Ending, Finding
 from store.engine import reading, writing
@@ -234,7 +234,7 @@ def test_the_database_itself_refuses_growth_beyond_a_quota_and_nothing_else(engi
     with pytest.raises(DBAPIError), writing(engine) as session:
         session.connection().execute(grow, {"id": tenant_id})
     with writing(engine) as session:
-        quotas.set_quota(session, tenant_id, some_rules(gpus=1, most_running=1))  # below its use: allowed
+        quota_settings.set_quota(session, tenant_id, some_rules(gpus=1, most_running=1))  # below its use: allowed
         session.connection().execute(
             text(f"UPDATE quota SET {column} = {column} - 1 WHERE tenant_id = :id AND model = '*'"), {"id": tenant_id}
         )

@@ -18,7 +18,7 @@ from tests.clusters import GIB, a_demand, a_node, a_snapshot, a_tenant
 NOW = Instant(100)
 MODELS = ("A100", "H100", "T4")
 CODES = {
-    "quota_gpus", "quota_running", "tenant_suspended", "back_off", "no_node", "no_level",
+    "quota_gpus", "quota_borrowing", "quota_running", "tenant_suspended", "back_off", "no_node", "no_level",
     "no_model", "no_memory", "no_driver", "no_device", "no_room",
 }  # fmt: skip
 FOR_EVER = {"no_level", "no_model", "no_memory", "no_driver"}

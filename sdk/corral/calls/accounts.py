@@ -1,16 +1,14 @@
-"""Requests about tenants, quotas, prices and usage."""
+"""Requests about tenants, prices and usage."""
 
 from collections.abc import Sequence
 
 from corral.accounts import (
     LedgerCheck,
-    QuotaSpec,
-    QuotaView,
     TenantSpec,
     TenantView,
     UsageView,
 )
-from corral.call import PAGE_LIMIT, Call, act, create, get, place, put
+from corral.call import PAGE_LIMIT, Call, act, create, get, place
 from corral.contract import Page
 
 
@@ -20,11 +18,6 @@ def usage(
     """What the ledger says, by any of tenant, model, job, day and cause; times in microseconds since the epoch."""
     groups = ",".join(group_by) or None
     return get(place("usage"), UsageView, group_by=groups, since=since, until=until, tenant_id=tenant_id)
-
-
-def quota(*, tenant_id: str | None = None) -> Call[QuotaView]:
-    """The own quota, or, for an admin, a tenant's."""
-    return get(place("quota"), QuotaView, tenant_id=tenant_id)
 
 
 def tenants() -> Call[Page[TenantView]]:
@@ -50,16 +43,6 @@ def suspend_tenant(tenant_id: str) -> Call[TenantView]:
 def resume_tenant(tenant_id: str) -> Call[TenantView]:
     """It may start jobs again (admin)."""
     return act(place("tenants", tenant_id, "resume"), TenantView, is_repeatable=True)
-
-
-def tenant_quota(tenant_id: str) -> Call[QuotaView]:
-    """A tenant's quota and what is used of it (admin)."""
-    return get(place("tenants", tenant_id, "quota"), QuotaView)
-
-
-def set_tenant_quota(tenant_id: str, spec: QuotaSpec) -> Call[QuotaView]:
-    """Set a tenant's quota, whole (admin)."""
-    return put(place("tenants", tenant_id, "quota"), QuotaView, spec)
 
 
 def verify_ledger(tenant_id: str) -> Call[LedgerCheck]:

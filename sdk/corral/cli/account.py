@@ -1,18 +1,17 @@
-"""`corral login`, `whoami`, `usage` and `quota`."""
+"""`corral login`, `whoami` and `usage`."""
 
 import sys
 import time
 from typing import Annotated
 
 import typer
-from corral.accounts import GpuQuotaView, QuotaView, UsageView
+from corral.accounts import UsageView
 from corral.cli.numbers import moment_us, money_text
 from corral.cli.options import PATIENCE_SECONDS, AsJson, OfTenant, connect, maybe_tenant_id, read
 from corral.cli.output import note, print_fields, print_json, print_table
 from corral.client import Client
 from corral.config import checked, config_file, write_settings
 from corral.identity import Whoami
-from corral.quantities import duration_text
 
 USAGE_COLUMNS = ("tenant", "job", "model", "day", "cause")
 
@@ -61,31 +60,6 @@ def usage(
     print_json(found) if as_json else _print_usage(found, groups)
 
 
-def quota(tenant: OfTenant = None, as_json: AsJson = False) -> None:
-    """Show what may be used, and what is."""
-    with connect() as client:
-        found = client.quota(tenant_id=maybe_tenant_id(client, tenant))
-    print_json(found) if as_json else print_quota(found)
-
-
-def print_quota(view: QuotaView) -> None:
-    """A quota, and what is used of it."""
-    print_fields(
-        [
-            ("tenant", view.tenant_id),
-            *((f"GPUs, {_model(row)}", _gpu_text(row)) for row in view.gpus),
-            ("GPUs", "" if view.gpus else "none granted"),
-            ("queued", f"{view.queued} of {view.most_queued}"),
-            ("running", f"{view.running} of {view.most_running}"),
-            ("time limit", f"at most {duration_text(view.longest_time_limit)}"),
-            ("priority", f"at most {view.highest_priority}"),
-            ("isolation", ", ".join(view.isolation_levels)),
-            ("images", "all of the catalogue" if view.images is None else ", ".join(view.images) or "none"),
-            ("over", "; ".join(view.over)),
-        ]
-    )
-
-
 def _asked_key() -> str:
     if sys.stdin.isatty():
         return str(typer.prompt("Key", hide_input=True, err=True))
@@ -114,13 +88,3 @@ def _print_usage(view: UsageView, groups: list[str]) -> None:
     else:
         rows = [(view.total_gpu_hours, money_text(view.total_cost_micro))]
     print_table((*(group.upper() for group in groups), "GPU HOURS", "COST"), rows)
-
-
-def _model(row: GpuQuotaView) -> str:
-    return "all models" if row.model == "*" else row.model
-
-
-def _gpu_text(row: GpuQuotaView) -> str:
-    used, rest = divmod(row.used_milli, 1000)
-    digits = f".{rest:03d}".rstrip("0").rstrip(".")
-    return f"{used}{digits} of {'no limit of its own' if row.limit is None else row.limit}"

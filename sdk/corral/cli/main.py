@@ -3,9 +3,10 @@
 import sys
 
 import typer
-from corral.cli import account, artifacts, audit, catalogue, jobs, keys, logs, secrets, show, submit
-from corral.cli.admin import images, ledger, nodes, prices, quota, tenants
+from corral.cli import account, artifacts, audit, catalogue, jobs, keys, logs, quota, secrets, show, submit
+from corral.cli.admin import images, ledger, nodes, prices, tenants
 from corral.cli.admin import keys as tenant_keys
+from corral.cli.admin import quota as tenant_quota
 from corral.cli.output import note, print_failure
 from corral.errors import CorralError
 
@@ -20,7 +21,7 @@ app = typer.Typer(
 )
 for command in (
     account.login, jobs.ps, show.show, logs.logs, jobs.cancel, jobs.hold, jobs.release,
-    artifacts.artifacts, account.usage, account.quota, catalogue.images, catalogue.gpus, account.whoami,
+    artifacts.artifacts, account.usage, catalogue.images, catalogue.gpus, account.whoami,
 ):  # fmt: skip
     app.command()(command)
 # what follows the program's name is the program's, with or without the two dashes
@@ -28,10 +29,11 @@ app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.add_typer(keys.app, name="keys")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(audit.app, name="audit")
+app.add_typer(quota.app, name="quota")
 
 admin = typer.Typer(no_args_is_help=True, help="For admins.", rich_markup_mode=None)
 for name, part in (
-    ("tenants", tenants.app), ("quota", quota.app), ("keys", tenant_keys.app), ("nodes", nodes.app),
+    ("tenants", tenants.app), ("quota", tenant_quota.app), ("keys", tenant_keys.app), ("nodes", nodes.app),
     ("images", images.app), ("prices", prices.app), ("ledger", ledger.app),
 ):  # fmt: skip
     admin.add_typer(part, name=name)
