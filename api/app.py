@@ -15,6 +15,8 @@ from api.following import Followers
 from api.logs import Logs
 from api.metrics import Metrics, served
 from api.openapi import say_who
+from api.rate_limits import RateLimits
+from api.rates import Rates
 from api.routes import (
     artifacts,
     audit,
@@ -73,7 +75,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with served(metrics, settings.metrics_host, settings.metrics_port):
-            async with _opened(app, settings):
+            async with _opened(app, settings, metrics):
                 yield
 
     app = FastAPI(
@@ -100,16 +102,18 @@ def create_app(settings: ApiSettings) -> FastAPI:
 
 
 @asynccontextmanager
-async def _opened(app: FastAPI, settings: ApiSettings) -> AsyncIterator[None]:
+async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> AsyncIterator[None]:
     """What the routes share, from the start of the process to its end."""
     keys = master_keys(settings.secrets_key_file, settings.secrets_kms_command)
     engine = open_engine(settings.database_url, settings.transactions_max)
     hints = Hints(settings.redis_url)
+    limits = RateLimits(settings.redis_url, metrics)
     storage = await anyio.to_thread.run_sync(Storage, settings.storage_url)
     try:
         async with ChangeListener(settings.redis_url) as listener:
             app.state.settings = settings
             app.state.database = Database(engine, settings.transactions_max)
+            app.state.rates = Rates(limits, settings)
             app.state.hints = hints
             app.state.storage = storage
             app.state.master_keys = keys
@@ -118,5 +122,6 @@ async def _opened(app: FastAPI, settings: ApiSettings) -> AsyncIterator[None]:
             await anyio.to_thread.run_sync(hints.warm)
             yield
     finally:
+        await limits.close()
         hints.close()
         engine.dispose()

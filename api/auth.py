@@ -17,6 +17,7 @@ from api.audit import Actor
 from api.callers import Caller
 from api.paths import ID_PATTERN
 from api.query import known_query
+from api.rates import Rates
 from api.transactions import AppDatabase
 from domain.errors import BeyondScope, Forbidden, NotFound, TenantSuspended, Unauthenticated
 from domain.ids import KeyId, NodeId, TenantId
@@ -62,7 +63,14 @@ def scope_of(route: APIRoute, method: str) -> str:
 async def _caller(
     request: Request, token: Token, _: KnownQuery, database: AppDatabase, background: BackgroundTasks
 ) -> Caller:
-    caller = await database.read(lambda session: _admitted(session, token, request))
+    rates: Rates = request.app.state.rates
+    rates.meet(request, token)
+    try:
+        caller = await database.read(lambda session: _admitted(session, token, request))
+    except Unauthenticated:
+        await rates.charge_address(request)
+        raise
+    await rates.charge(request, token, caller.key_id, caller.tenant_id)
     if caller.principal.is_use_due:
         background.add_task(_note_use, database, caller.key_id)  # after the answer: a reader never waits for a writer
     actor = Actor(
@@ -148,6 +156,7 @@ def _not_suspended(caller: Caller) -> Caller:
 
 async def _node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
     node_id = await database.read(lambda session: node_of(session, token))
+    await request.app.state.rates.charge_node(node_id)
     request.state.actor = Actor(node_id, "node", is_staff=True)
     return node_id
 

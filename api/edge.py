@@ -67,6 +67,9 @@ class Edge:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
+                if lines := scope["state"].get("rate_lines"):
+                    headers["RateLimit-Policy"] = ", ".join(policy for policy, _ in lines)
+                    headers["RateLimit"] = ", ".join(left for _, left in lines)
                 _guard(headers, scope["path"])
             await send(message)
 

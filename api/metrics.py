@@ -27,6 +27,13 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.rate_fallbacks = Counter(
+            "corral_rate_limit_fallbacks", "Rates counted by this process alone.", registry=self.registry
+        )
+        self.rate_refusals = Counter(
+            "corral_rate_limited", "Requests refused by a rate limit.", ("limit",), registry=self.registry
+        )
+
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count one request."""
         route = getattr(scope.get("route"), "path", None)

@@ -24,6 +24,7 @@ from domain.errors import (
     NotFound,
     QuotaChanged,
     QuotaExceeded,
+    RateLimited,
     TooLarge,
     Unauthenticated,
 )
@@ -100,7 +101,7 @@ def problem(
         errors=list(errors),
     )
     more = {"Retry-After": RETRY_AFTER_SECONDS} if retry else {}
-    return Response(body.model_dump_json(), status, {**(headers or {}), **more}, MEDIA_TYPE)
+    return Response(body.model_dump_json(), status, {**more, **(headers or {})}, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -125,6 +126,8 @@ def _refusal(error: CorralError) -> Response:
     status = next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
     errors = _places(error)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(error.retry_after_seconds)
     return problem(status, error.code, safe(str(error)), error.help, errors, headers, retry=status in (429, 503))
 
 

@@ -41,6 +41,16 @@ class ApiSettings(BaseSettings):
     """Open transactions of one process, of each kind."""
     trusted_proxies: str = ""
     """Networks of proxies whose `X-Forwarded-For` is believed, with commas in between; nobody else's is."""
+    rate_reads: str = "300/second"
+    """How often one key may read; empty for no limit. Of a tenant's keys together, `rate_tenant_factor` times that."""
+    rate_writes: str = "100/second"
+    rate_submissions: str = "500/second"
+    """Requests that submit jobs; one of them may hold many."""
+    rate_tenant_factor: int = 4
+    rate_nodes: str = "500/second"
+    """Of one node's worker."""
+    rate_failures: str = "120/minute"
+    """Requests of one address with no valid key, and attempts to log in."""
     metrics_port: int | None = None
     """None serves no metrics."""
     metrics_host: str = "127.0.0.1"

@@ -1,7 +1,7 @@
 """The two transactions that a route can ask for. Each is over, committed, before the answer leaves.
 
 As many are open at once as the database has room for, and no more: the others wait without holding a thread, else
-forty requests that wait for SQLite's one write lock would keep its holder from finishing.
+forty requests that wait for SQLite's one write lock would keep its holder from finishing. Tenants take turns.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Annotated, TypeVar
 
 import anyio
-from anyio import CapacityLimiter, Semaphore
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlmodel import Session
 
 from api.audit import note_change
+from api.fairness import FairGate
 from store.engine import reading, writing
 
 T = TypeVar("T")
@@ -25,8 +26,8 @@ class Database:
 
     def __init__(self, engine: Engine, transactions_max: int) -> None:
         self.engine = engine
-        self._readers = Semaphore(transactions_max)
-        self._writers = Semaphore(1 if engine.dialect.name == "sqlite" else transactions_max)
+        self._readers = FairGate(transactions_max)
+        self._writers = FairGate(1 if engine.dialect.name == "sqlite" else transactions_max)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Session]:

@@ -29,6 +29,7 @@ CorralError
 └── Limit
     ├── QuotaExceeded      the tenant has no room left
     │   └── BeyondQuota    a rule of the quota excludes it, however long it waits
+    ├── RateLimited        asked too often; it says when to ask again
     └── TooLarge           a body or a file over its cap
 """
 
@@ -242,3 +243,11 @@ class BeyondQuota(QuotaExceeded):
 
 class TooLarge(Limit):
     code = "too_large"
+
+
+class RateLimited(Limit):
+    code = "rate_limited"
+
+    def __init__(self, name: str, limit: str, retry_after_seconds: int) -> None:
+        super().__init__(f"too many requests: the limit of {name} is {limit}", f"ask again in {retry_after_seconds} s")
+        self.retry_after_seconds = retry_after_seconds
