@@ -20,6 +20,7 @@ from api.rates import Rates
 from api.routes import (
     artifacts,
     audit,
+    budget,
     gpus,
     health,
     images,
@@ -54,6 +55,7 @@ RESOURCES = (
     inputs,
     usage,
     quota,
+    budget,
     images,
     gpus,
     keys,

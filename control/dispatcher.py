@@ -15,6 +15,7 @@ from control.reasons import ReasonBook
 from control.set_aside import SetAside, plan_the_sound
 from domain.ids import AttemptId, Fence, Instant, JobId, NodeId
 from domain.scheduling.snapshot import Placement, Plan, Reason, Snapshot
+from store import parking
 from store.assignments import Assigned, PlacementRefused, assign, lock_for
 from store.clock import now_us
 from store.engine import reading, writing
@@ -148,6 +149,7 @@ class Dispatcher:
         with writing(self._engine) as session:
             check_epoch(session, self._epoch)
             write_reasons(session, reasons)
+            parking.hold(session, reasons)
         self._reasons.note(reasons)
         self._hints.changed(*reasons)
 

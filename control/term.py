@@ -1,4 +1,4 @@
-"""One term of leading: the dispatcher, the sweeper and the biller, a thread each, all under one epoch."""
+"""One term of leading: dispatcher, sweeper, biller and treasurer, a thread each, all under one epoch."""
 
 import logging
 import threading
@@ -11,6 +11,8 @@ from control.dispatcher import Dispatcher
 from control.metrics import Metrics
 from control.node_users import KEEP_SECONDS, NodeUserKeeper
 from control.sweeper import SWEEP_SECONDS, Sweeper
+from control.treasurer import LOOK_SECONDS as LOOK_AT_PURSES_SECONDS
+from control.treasurer import Treasurer
 from domain.errors import StaleLeader
 from hints.node_users import NodeUsers
 from hints.sender import Hints
@@ -33,12 +35,14 @@ class Term:
         dispatcher = Dispatcher(engine, hints, epoch, metrics)
         sweeper = Sweeper(engine, hints, epoch)
         biller = Biller(engine, epoch)
+        treasurer = Treasurer(engine, hints, epoch)
         self._node_users = NodeUsers(redis_url)
         keeper = NodeUserKeeper(engine, self._node_users)
         self._threads = [
             self._start("dispatcher", lambda: dispatcher.serve_once(self._wake), 0),
             self._start("sweeper", sweeper.sweep, SWEEP_SECONDS),
             self._start("biller", biller.post_if_due, LOOK_SECONDS),
+            self._start("treasurer", treasurer.look, LOOK_AT_PURSES_SECONDS),
             self._start("keeper of node users", keeper.keep, KEEP_SECONDS),
         ]
 

@@ -9,28 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 from domain.money import GPU_HOUR, HOUR_US, Cause
+from domain.purse import TOTAL, Place, Unit
 from domain.scheduling.snapshot import WHOLE_GPU
 
-
-class Unit(StrEnum):
-    """What a purse counts."""
-
-    GPUS_MILLI = "gpus_milli"
-    """Thousandths of GPUs held at once: never spent."""
-    GPU_TIME = "gpu_time"
-    """Microseconds of a whole GPU that were charged. (In thousandths of these, 64 bits would end at 2.5 million
-    GPU-hours, which a large cluster uses in a month.)"""
-    MONEY = "money_micro"
-    """Millionths of the currency."""
-
-
-TOTAL = ""
-"""The period of a purse that lasts until it is topped up."""
-MONTHLY = "monthly"
-"""The period of the rule from which the purse of each calendar month takes its bound. It is itself never used."""
 MOST = 2**62
 """The largest bound, so that bound, held and spent can be added in 64 bits."""
 GPU_HOUR_US = HOUR_US
@@ -44,9 +27,6 @@ ROUNDING_MICRO = 3
 THRESHOLDS = (50, 80, 100)
 """Percent of a bound at which its owner is warned, once each."""
 
-Place = tuple[Unit, str]
-"""A purse of an owner: what it counts, and its period."""
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -58,29 +38,6 @@ class Line:
     duration_us: int
     share_milli: int
     cost_micro: int
-
-
-@dataclass(frozen=True, slots=True)
-class Purse:
-    """A purse as it stands."""
-
-    owner_id: str
-    unit: Unit
-    period: str
-    bound: int
-    held: int
-    spent: int
-    """Below zero after a credit for what was spent elsewhere: before the purse was opened, say."""
-
-    @property
-    def left(self) -> int:
-        """What may still be held. Negative where the bound was lowered, or where more was spent than was held."""
-        return self.bound - self.held - self.spent
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether all of it is spent, however the attempts that hold in it end."""
-        return self.unit is not Unit.GPUS_MILLI and self.spent >= self.bound
 
 
 def month_of(at_us: int) -> str:
@@ -148,12 +105,28 @@ def used(lines: Iterable[Line]) -> Mapping[Place, int]:
     """What lines of the ledger take from each purse; a correction gives back. Faults of the platform take nothing."""
     amounts: Counter[Place] = Counter()
     for line in lines:
-        gpu_time = _gpu_time(line) if line.cause.is_charged else 0
-        for unit, amount in ((Unit.GPU_TIME, gpu_time), (Unit.MONEY, line.cost_micro)):
+        for unit in (Unit.GPU_TIME, Unit.MONEY):
+            amount = amount_of(line, unit)
             for month, part in by_month(line.from_us, line.until_us, amount).items():
                 amounts[unit, TOTAL] += part
                 amounts[unit, month] += part
     return {place: amount for place, amount in amounts.items() if amount}
+
+
+def amount_of(line: Line, unit: Unit) -> int:
+    """What a line takes, or gives back."""
+    if unit is Unit.MONEY:
+        return line.cost_micro
+    # cut towards zero, as the database divides: a line that takes another back gives the same
+    size = abs(line.duration_us) * line.share_milli // WHOLE_GPU if line.cause.is_charged else 0
+    return -size if line.duration_us < 0 else size
+
+
+def part_between(line: Line, unit: Unit, from_us: int, until_us: int) -> int:
+    """What of a line that lasts lies between two instants, cut as `by_month` cuts."""
+    amount, span = amount_of(line, unit), line.until_us - line.from_us
+    begin, end = max(line.from_us, from_us), min(line.until_us, until_us)
+    return amount * (end - line.from_us) // span - amount * (begin - line.from_us) // span
 
 
 def reached(spent: int, bound: int) -> int:
@@ -174,12 +147,6 @@ def _month_lengths(from_us: int, for_us: int) -> Mapping[str, int]:
         lengths[month_of(begin)] = end - begin
         begin = end
     return lengths
-
-
-def _gpu_time(line: Line) -> int:
-    """Cut towards zero, as the database divides: a line that takes another back gives the same."""
-    size = abs(line.duration_us) * line.share_milli // WHOLE_GPU
-    return -size if line.duration_us < 0 else size
 
 
 def _cost(prices: Sequence[int], duration_us: int) -> int:

@@ -43,6 +43,9 @@ PLATFORM_FAULTS = frozenset(
 FREE_RETRIES = frozenset({Outcome.PREEMPTED, Outcome.UNCLAIMED, Outcome.SUPERSEDED})
 """Tried again without limit: nothing of the job's was at fault, and nothing of it ran to an end."""
 
+NO_TRY = frozenset({Outcome.PREEMPTED, Outcome.BUDGET_EXHAUSTED})
+"""Stopped by us while it ran well: no try of the tenant's is used up."""
+
 TENANT_RETRIES = frozenset({Outcome.EXITED, Outcome.OOM_KILLED, Outcome.TIME_LIMIT})
 
 

@@ -16,6 +16,7 @@ CorralError
 │   ├── StaleLeader        a newer leader has taken over
 │   ├── QuotaChanged       the quota is not the one that the change was made from
 │   ├── GuaranteesExceedLimit  more would be guaranteed than there may be
+│   ├── HeldByPurse        a job that waits until there is more to spend
 │   ├── KeyReused          one idempotency key, two different bodies
 │   ├── ImageBlocked       an admin has blocked the image's digest
 │   ├── ShownOnce          a replay of an answer that held a secret
@@ -149,6 +150,13 @@ class GuaranteesExceedLimit(Conflict):
             f"of {what}, more would be guaranteed below a tenant than that tenant may use",
             "raise the limit of the tenant above, or guarantee less",
         )
+
+
+class HeldByPurse(Conflict):
+    code = "held_by_purse"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the job cannot be released: {why}", "it is put back by itself when there is more to spend")
 
 
 class KeyReused(Conflict):

@@ -1,10 +1,15 @@
 """Purses in words and in people's units."""
 
-from domain.budget import GPU_HOUR_US, TOTAL, Unit
+from domain.purse import TOTAL, Unit
 
 MICRO = 1_000_000
+GPU_HOUR_US = 3_600_000_000
 KEY = "key_"
 """How the id of a key begins."""
+EXHAUSTED = tuple(
+    f"{kind}_exhausted" for kind in ("budget", "hours", "month_money", "month_hours", "key_money", "key_hours")
+)
+"""Why a purse keeps a job from starting until there is more: held for that, it is not held by a person."""
 
 
 def kind_of(owner_id: str, unit: Unit, period: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, insert, null, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlmodel import Session
 
 from domain import budget
@@ -40,9 +40,7 @@ _WANTED_COLUMNS = (
     "id", "tenant_id", "key_id", "priority", "fence", "cpus_milli", "memory_bytes", "scratch_bytes", "output_bytes",
     "time_limit_us", "grace_us",
 )  # fmt: skip
-_WANTED = select(*(_JOB.c.get(name, null().label(name)) for name in _WANTED_COLUMNS)).where(
-    _JOB.c.id == bindparam("of")
-)
+_WANTED = select(*(_JOB.c[name] for name in _WANTED_COLUMNS)).where(_JOB.c.id == bindparam("of"))
 _ROOM = (
     update(_NODE)
     .where(

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from domain.endings import FREE_RETRIES, Outcome, RetryRule, Tries, Verdict, after
+from domain.endings import FREE_RETRIES, NO_TRY, Outcome, RetryRule, Tries, Verdict, after
 from domain.errors import NotFound, StaleFence
 from domain.ids import Instant
 from domain.money import Interval, intervals
@@ -18,6 +18,7 @@ from store.events import record
 from store.holds import release, spend
 from store.ledger import close_allocation
 from store.locks import lock_nodes, lock_quotas
+from store.parking import why_parked
 from store.quotas import give_back_gpus, leave_running, return_to_queue
 from store.tables import Allocation, Attempt, Gpu, Job, LedgerEntry, Node
 
@@ -204,14 +205,17 @@ def _conclude(session: Session, attempt: Attempt, ending: Ending, ended_us: Inst
     job = session.get_one(Job, attempt.job_id, populate_existing=True)
     is_platform = ending.outcome.is_platform_fault and ending.outcome not in FREE_RETRIES
     job.tries_by_platform += is_platform
-    job.tries_by_tenant += not ending.outcome.is_platform_fault and ending.outcome is not Outcome.PREEMPTED
+    job.tries_by_tenant += not ending.outcome.is_platform_fault and ending.outcome not in NO_TRY
     rule = RetryRule(job.retry_limit, frozenset(job.retry_on))
     verdict = after(ending.outcome, ending.exit_code, rule, Tries(job.tries_by_tenant, job.tries_by_platform))
-    if verdict.event is JobEvent.REQUEUE and job.cancel_requested:
+    if verdict.event in (JobEvent.REQUEUE, JobEvent.HOLD) and job.cancel_requested:
         verdict = Verdict(JobEvent.CANCEL, 0)
     job.state = next_job_state(JobState(job.state), verdict.event)
     if verdict.event in (JobEvent.REQUEUE, JobEvent.HOLD):
         return_to_queue(session, job.tenant_id)
+        if verdict.event is JobEvent.HOLD:
+            why = why_parked(session, job.tenant_id, job.key_id)
+            job.reason_code, job.reason_text, job.reason_numbers = why.code, why.text, dict(why.numbers)
         job.not_before_us = now_us(session) + verdict.wait_us if verdict.wait_us else 0
         is_nodes_fault = is_platform or ending.outcome is Outcome.UNCLAIMED
         if is_nodes_fault and attempt.node_id not in job.avoid_nodes:

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, null, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlmodel import Session
 
 from domain import budget
-from domain.budget import MONTHLY, TOTAL, Line, Place, Purse, Unit
+from domain.budget import Line
 from domain.money import Cause
+from domain.purse import MONTHLY, TOTAL, Place, Purse, Unit
 from store.base import table_of
 from store.ledger_sums import ledger_sum
 from store.purses import Payers, as_purse, change_spent, payers, purses_at
@@ -18,7 +19,7 @@ from store.tables import Attempt, Hold, Job, LedgerEntry
 from store.tables import Purse as PurseRow
 
 _PURSE, _HOLD, _JOB = table_of(PurseRow), table_of(Hold), table_of(Job)
-_KEY_OF_JOB = select(_JOB.c.get("key_id", null())).where(_JOB.c.id == bindparam("of"))
+_KEY_OF_JOB = select(_JOB.c.key_id).where(_JOB.c.id == bindparam("of"))
 _IS_PURSE = (
     (_PURSE.c.owner_id == bindparam("of"))
     & (_PURSE.c.unit == bindparam("which"))

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from sqlalchemy import case, func, null, select
+from sqlalchemy import case, func, select
 from sqlalchemy.sql import ColumnElement, Select
 from sqlmodel import Session
 
 from domain import budget
-from domain.budget import TOTAL, Line, Unit
-from domain.money import Cause
+from domain.budget import Line
+from domain.money import Cause, EntryKind
+from domain.purse import TOTAL, Unit
 from domain.purse_words import KEY
 from domain.scheduling.snapshot import WHOLE_GPU
 from store.base import table_of
@@ -26,18 +27,22 @@ def ledger_sum(session: Session, owner_id: str, unit: Unit, period: str) -> int:
     """What the owner's purse would have spent, had it been there from the first line of the ledger on."""
     if unit is Unit.GPUS_MILLI:
         return 0
-    owned = _owned(owner_id)
     if period == TOTAL:
-        return _sum(session, unit, owned)
+        return _sum(session, unit, _owned(owner_id))
     from_us = budget.month_first(period)
-    until_us = budget.month_end(from_us)
+    return ledger_sum_between(session, owner_id, unit, from_us, budget.month_end(from_us))
+
+
+def ledger_sum_between(session: Session, owner_id: str, unit: Unit, from_us: int, until_us: int) -> int:
+    """What lies between two instants of it; a line that crosses one of them is cut there."""
+    owned = _owned(owner_id)
     starts, ends = _ENTRY.c.from_us, _ENTRY.c.until_us
     touches = owned & (starts < until_us) & ((ends > from_us) | (starts >= from_us))
     is_inside = (starts >= from_us) & (ends <= until_us)
     total = _sum(session, unit, touches & is_inside)
     for row in session.connection().execute(select(_ENTRY).where(touches, ~is_inside)):
         line = Line(Cause(row.cause), row.from_us, row.until_us, row.duration_us, row.share_milli, row.cost_micro)
-        total += budget.used([line]).get((unit, period), 0)
+        total += budget.part_between(line, unit, from_us, until_us)
     return total
 
 
@@ -53,8 +58,11 @@ def _owned(owner_id: str) -> ColumnElement[bool]:
     """Lines of the tenant and of all below it, or of jobs that the key or one made by it submitted."""
     if not owner_id.startswith(KEY):
         return _ENTRY.c.tenant_id.in_(_below(_TENANT.c.id, _TENANT.c.parent_id, owner_id))
-    keys = _below(_KEY.c.id, _KEY.c.get("parent_key_id", null()), owner_id)
-    return _ENTRY.c.job_id.in_(select(_JOB.c.id).where(_JOB.c.get("key_id", _JOB.c.tenant_id).in_(keys)))
+    keys = _below(_KEY.c.id, _KEY.c.parent_key_id, owner_id)
+    # what an admin credits or debits is the tenant's, though it may name a job
+    return (_ENTRY.c.kind != EntryKind.ADJUSTMENT.value) & _ENTRY.c.job_id.in_(
+        select(_JOB.c.id).where(_JOB.c.key_id.in_(keys))
+    )
 
 
 def _below(row_id: Any, parent_id: Any, owner_id: str) -> Select[Any]:

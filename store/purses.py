@@ -8,12 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, null, or_, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 from sqlmodel import Session
 
 from domain import budget, purse_words
-from domain.budget import MONTHLY, MOST, TOTAL, Place, Unit
+from domain.budget import MOST
 from domain.errors import Invalid
+from domain.purse import MONTHLY, TOTAL, Place, Unit
+from domain.purse import Purse as PurseValue
 from store.base import table_of
 from store.clock import now_us
 from store.events import record
@@ -38,7 +40,7 @@ _SPEND = (
     .values(held=_PURSE.c.held - bindparam("taken"), spent=_PURSE.c.spent + bindparam("used"), warned=bindparam("told"))
 )
 _REBOUND = update(_PURSE).where(_IS_IT).values(bound=bindparam("most"), warned=bindparam("told"))
-_PARENT_KEY = select(_KEY.c.get("parent_key_id", null())).where(_KEY.c.id == bindparam("of"))
+_PARENT_KEY = select(_KEY.c.parent_key_id).where(_KEY.c.id == bindparam("of"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +121,29 @@ def set_bound(
             warn(session, row, row.spent, bound, min(row.warned, told))
 
 
-def purses_of(session: Session, owner_id: str) -> list[budget.Purse]:
+def purses_of(session: Session, owner_id: str) -> list[PurseValue]:
     """What the owner may use, as it stands: totals, and this month's. Nothing of what has no bound."""
     month = budget.month_of(now_us(session))
     found = {(row.unit, row.period): row for row in _rows(session, owner_id)}
     shown = []
     for (unit, period), row in sorted(found.items()):
         if period == MONTHLY and (unit, month) not in found:  # nothing happened in this month yet
-            shown.append(budget.Purse(owner_id, Unit(unit), month, row.bound, 0, 0))
+            shown.append(PurseValue(owner_id, Unit(unit), month, row.bound, 0, 0))
         elif period in (TOTAL, month):
             shown.append(as_purse(row))
     return shown
+
+
+def bounds_of(session: Session, owner_id: str) -> dict[Place, int]:
+    """What was granted: totals, and the rules for months."""
+    return {
+        (Unit(row.unit), row.period): row.bound for row in _rows(session, owner_id) if row.period in (TOTAL, MONTHLY)
+    }
+
+
+def warned_of(session: Session, owner_id: str) -> dict[Place, int]:
+    """The highest threshold of which the owner was warned, of each purse."""
+    return {(Unit(row.unit), row.period): row.warned for row in _rows(session, owner_id)}
 
 
 def purses_at(session: Session, paying: Payers, places: Collection[Place], less: Mapping[Place, int]) -> list[Any]:
@@ -201,9 +215,9 @@ def warn(session: Session, row: Any, spent: int, bound: int, warned: int) -> Non
         )
 
 
-def as_purse(row: Any) -> budget.Purse:
+def as_purse(row: Any) -> PurseValue:
     """The row as a value."""
-    return budget.Purse(row.owner_id, Unit(row.unit), row.period, row.bound, row.held, row.spent)
+    return PurseValue(row.owner_id, Unit(row.unit), row.period, row.bound, row.held, row.spent)
 
 
 def _rows(session: Session, owner_id: str) -> Sequence[Any]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from sqlmodel import Session, col, select
 
 from domain.endings import Outcome
-from domain.errors import InvalidTransition, NotFound
+from domain.errors import HeldByPurse, InvalidTransition, NotFound
 from domain.ids import TenantId
+from domain.purse_words import EXHAUSTED
 from domain.states import JobEvent, JobState, next_job_state
 from store.attempts import StopHint, order_stop
 from store.clock import now_us
@@ -56,7 +57,7 @@ def hold(session: Session, scope: TenantId | None, job_id: str) -> Done:
     job = _lock(session, scope, job_id)
     if job.state == JobState.RUNNING:
         raise InvalidTransition("job", job.state, JobEvent.HOLD)
-    if job.state != JobState.HELD:
+    if job.state != JobState.HELD or job.reason_code in EXHAUSTED:  # held by a person now, whatever is topped up
         _move(session, job, JobEvent.HOLD)
         job.reason_code, job.reason_text, job.reason_numbers = "held", "held until somebody releases it", {}
     return Done(job)
@@ -67,8 +68,11 @@ def release(session: Session, scope: TenantId | None, job_id: str) -> Done:
 
     Raises:
         InvalidTransition: it is neither held nor queued.
+        HeldByPurse: what should pay for it is spent.
     """
     job = _lock(session, scope, job_id)
+    if job.state == JobState.HELD and job.reason_code in EXHAUSTED:
+        raise HeldByPurse(job.reason_text or "what pays for it is spent")
     if job.state != JobState.QUEUED:
         _move(session, job, JobEvent.RELEASE)
         job.reason_code, job.reason_text, job.reason_numbers = None, None, None

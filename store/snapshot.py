@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, select, update
 from sqlmodel import Session
 
+from domain.budget import longest_us
 from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
 from domain.quota import allowed_levels, path_of
@@ -15,6 +16,7 @@ from domain.scheduling.snapshot import Node as NodeView
 from domain.states import JobState
 from store.barred_images import barred_images
 from store.base import Row
+from store.funds import funds
 from store.tables import Gpu, Job, Node, Quota, Tenant
 
 log = logging.getLogger(__name__)
@@ -49,7 +51,8 @@ _CHANGING = _columns(Job, "id tenant_id fence priority not_before_us reason_code
 _JOBS = _columns(
     Job,
     "id fence tenant_id priority submitted_us not_before_us gpus models gpu_memory_min_bytes cpus_milli memory_bytes"
-    " scratch_bytes output_bytes least_level image_kind image_reference min_cuda avoid_nodes",
+    " scratch_bytes output_bytes least_level image_kind image_reference min_cuda avoid_nodes"
+    " time_limit_us grace_us key_id",
 ).where(_IS_WAITING, _JOB.id.in_(bindparam("wanted", expanding=True)))
 
 
@@ -78,6 +81,7 @@ class SnapshotReader:
             tenants=tenants,
             queue=self._queue(session, levels),
             barred_images=barred_images(session),
+            funds=funds(session),
         )
 
     def _queue(self, session: Session, levels: Mapping[TenantId, frozenset[Level]]) -> tuple[Demand, ...]:
@@ -205,6 +209,8 @@ def _demand(row: Any, allowed_levels: frozenset[Level]) -> Demand:
         min_cuda=_version(row.min_cuda),
         avoid=frozenset(NodeId(each) for each in row.avoid_nodes),
         image_reference=row.image_reference,
+        longest_us=longest_us(row.time_limit_us, row.grace_us),
+        key_id=row.key_id,
     )
 
 

@@ -3,12 +3,14 @@
 from builders import a_placement
 from sqlmodel import Session, select
 
-from domain.budget import MONTHLY
 from domain.endings import Outcome
+from domain.purse import MONTHLY
 from store import assignments, attempts, ends, holds
 from store.assignments import Assigned
+from store.clock import now_us
 from store.ends import Ending, Finding
-from store.tables import Allocation, Gpu, Hold, Purse
+from store.ids import new_id
+from store.tables import Allocation, ApiKey, Gpu, Hold, Purse
 
 CLEAN = Finding(True, "", "ok", "")
 HOUR = 3_600_000_000
@@ -44,3 +46,20 @@ def assert_purses_agree(session: Session) -> None:
     assert stated == holds.recount(session)
     live = {each.attempt_id for each in session.exec(select(Allocation).where(Allocation.until_us == None))}  # noqa: E711
     assert {each.attempt_id for each in session.exec(select(Hold))} <= live
+
+
+def a_key(session: Session, tenant_id: str, parent: str | None = None) -> str:
+    """A key of the tenant, made with another or by its admin."""
+    key = ApiKey(
+        id=new_id("key"),
+        tenant_id=tenant_id,
+        parent_key_id=parent,
+        name="test",
+        prefix=new_id("key"),
+        secret_sha256="",
+        role="member",
+        created_us=now_us(session),
+    )
+    session.add(key)
+    session.flush()
+    return key.id

@@ -7,6 +7,7 @@ from domain.images import digest_of
 from domain.scheduling import reasons
 from domain.scheduling.capacity import Capacity, Fits
 from domain.scheduling.fit import FreeRoom
+from domain.scheduling.purse_room import PurseRoom
 from domain.scheduling.queue import Book, FairQueue
 from domain.scheduling.snapshot import Demand, Placement, Plan, Reason, Snapshot
 
@@ -31,6 +32,7 @@ class _Pass:
         self._free = FreeRoom(snapshot.nodes)
         self._book = Book(snapshot.tenants)
         self._queue = FairQueue(snapshot, self._book)
+        self._purses = PurseRoom(snapshot.funds, snapshot.tenants, now)
         self._fits: dict[Hashable, Fits | Reason] = {}
         self._blocked: dict[Hashable, Reason] = {}
 
@@ -55,7 +57,7 @@ class _Pass:
         if barred := self._barred(demand):
             return barred
         shape = shape_of(demand)
-        equals = (demand.tenant_id, demand.avoid, shape)
+        equals = (demand.tenant_id, demand.avoid, shape, self._purses.kind_of(demand))
         if equals in self._blocked:
             return self._blocked[equals]
         decision = self._try(demand, shape)
@@ -69,7 +71,7 @@ class _Pass:
         return (known.get(reference) or known.get(digest_of(reference))) if known else None
 
     def _try(self, demand: Demand, shape: Hashable) -> Placement | Reason:
-        """Capacity, then quota, then what is free."""
+        """Capacity, then quota, then purses, then what is free."""
         fits = self._fits.get(shape)
         if fits is None:
             fits = self._fits[shape] = self._check(demand)
@@ -78,12 +80,17 @@ class _Pass:
         permitted = self._book.permitted(demand, fits.models)
         if isinstance(permitted, Reason):
             return permitted
-        choice = self._free.best(demand, permitted)
+        affordable = self._purses.affordable(demand, permitted)
+        if isinstance(affordable, Reason):
+            return affordable
+        choice = self._free.best(demand, affordable)
         if choice is None:
-            return self._shortage(demand, fits.models, permitted)
+            barred = [model for model in fits.models if model not in permitted]
+            return self._shortage(demand, affordable, barred)
         self._free.take(demand, choice)
         models = tuple(device.model for device in choice.devices)
         self._queue.charge(demand, models[0] if models else None)
+        self._purses.charge(demand, models[0] if models else None)
         gpu_ids = tuple(device.gpu_id for device in choice.devices)
         node_id = choice.room.node.node_id
         return Placement(demand.job_id, demand.tenant_id, node_id, gpu_ids, models, choice.level)
@@ -96,9 +103,8 @@ class _Pass:
         known = self._capacity.check(demand)
         return known if isinstance(known, Reason) else reasons.no_node(known.nodes)
 
-    def _shortage(self, demand: Demand, models: tuple[str, ...], permitted: tuple[str, ...]) -> Reason:
+    def _shortage(self, demand: Demand, permitted: tuple[str, ...], barred: list[str]) -> Reason:
         """What is missing now, beside the tenant's own use."""
-        barred = [model for model in models if model not in permitted]
         quota = self._book.own_bound(demand.tenant_id, permitted)
         return self._free.shortage(demand, permitted, barred, quota)
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 
 from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
+from domain.purse import Purse
 
 WHOLE_GPU = 1000
 """Thousandths of a device in a whole one."""
 NEVER = Instant(0)
+ANY_CLASS = -1
+"""The class of jobs of a price that holds for all of them."""
 ANY_MODEL = "*"
 """The row of a quota that counts every model."""
 
@@ -98,6 +101,22 @@ class Demand:
     """Nodes where a try of it failed by the platform's fault, passed over while another fits."""
     image_reference: str = ""
     """What its image pins: `repository@sha256:…`, an engine's id, or `host`."""
+    longest_us: int = 0
+    """How long it can hold its devices: what it may cost at most depends on it."""
+    key_id: str | None = None
+    """The key that submitted it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What may be spent. Empty where nobody has a bound."""
+
+    purses: tuple[Purse, ...] = ()
+    """Of tenants and of keys; the rules for months among them."""
+    dearest_micro: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """By model (or `*`) and class (or `ANY_CLASS`): the most that a GPU-hour can cost now."""
+    key_chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each key that was made by another: those above it, the topmost first, and itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,7 @@ class Snapshot:
     queue: tuple[Demand, ...]
     barred_images: Mapping[str, "Reason"] = field(default_factory=dict)
     """Images that start nowhere now, by reference or by the digest at its end."""
+    funds: Funds = Funds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +151,7 @@ class Reason:
     code: str
     """`quota_gpus`, `quota_borrowing`, `quota_running`, `tenant_suspended`, `back_off`, `image_blocked`,
     `image_refused`, `image_unchecked`, `no_node`, `no_level`, `no_model`, `no_memory`, `no_driver`, `no_device`,
-    `no_room`."""
+    `no_room`; of a purse, `budget_short`, `month_hours_exhausted` and so on."""
     text: str
     numbers: Mapping[str, int]
 

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from corral.call import Call
-from corral.calls import accounts, cluster, identity, ledger, quotas
+from corral.calls import accounts, budgets, cluster, identity, ledger, quotas
 from corral.calls import audit as audit_calls
 from corral.calls import images as image_calls
 from corral.calls import jobs as job_calls
@@ -134,6 +134,10 @@ class Operations:
     withdraw_quota_request = Operation(quotas.withdraw_quota_request)
     grant_quota_request = Operation(quotas.grant_quota_request)
     refuse_quota_request = Operation(quotas.refuse_quota_request)
+
+    budget = Operation(budgets.budget)
+    set_tenant_budget = Operation(budgets.set_tenant_budget)
+    top_up_budget = Operation(budgets.top_up_budget)
 
     secrets = Listing(secret_calls.secrets)
     set_secret = Operation(secret_calls.set_secret)

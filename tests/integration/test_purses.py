@@ -12,9 +12,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, col, select, update
 
 from domain import budget
-from domain.budget import MONTHLY, TOTAL, Unit
 from domain.endings import Outcome
 from domain.errors import Invalid
+from domain.purse import MONTHLY, TOTAL, Unit
 from store import ledger, purses
 from store.assignments import PlacementRefused
 from store.clock import now_us

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain import budget
-from domain.budget import TOTAL, Line, Unit
+from domain.budget import Line
 from domain.money import Cause, cost_micro
+from domain.purse import TOTAL, Unit
 
 HOUR = 3_600_000_000
 times = st.integers(min_value=1_700_000_000_000_000, max_value=1_900_000_000_000_000)

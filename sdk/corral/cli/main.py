@@ -3,7 +3,8 @@
 import sys
 
 import typer
-from corral.cli import account, artifacts, audit, catalogue, jobs, keys, logs, quota, secrets, show, submit
+from corral.cli import account, artifacts, audit, budget, catalogue, jobs, keys, logs, quota, secrets, show, submit
+from corral.cli.admin import budget as tenant_budget
 from corral.cli.admin import images, ledger, nodes, prices, tenants
 from corral.cli.admin import keys as tenant_keys
 from corral.cli.admin import quota as tenant_quota
@@ -21,7 +22,7 @@ app = typer.Typer(
 )
 for command in (
     account.login, jobs.ps, show.show, logs.logs, jobs.cancel, jobs.hold, jobs.release,
-    artifacts.artifacts, account.usage, catalogue.images, catalogue.gpus, account.whoami,
+    artifacts.artifacts, account.usage, budget.budget, catalogue.images, catalogue.gpus, account.whoami,
 ):  # fmt: skip
     app.command()(command)
 # what follows the program's name is the program's, with or without the two dashes
@@ -33,7 +34,8 @@ app.add_typer(quota.app, name="quota")
 
 admin = typer.Typer(no_args_is_help=True, help="For admins.", rich_markup_mode=None)
 for name, part in (
-    ("tenants", tenants.app), ("quota", tenant_quota.app), ("keys", tenant_keys.app), ("nodes", nodes.app),
+    ("tenants", tenants.app), ("quota", tenant_quota.app), ("budget", tenant_budget.app), ("keys", tenant_keys.app),
+    ("nodes", nodes.app),
     ("images", images.app), ("prices", prices.app), ("ledger", ledger.app),
 ):  # fmt: skip
     admin.add_typer(part, name=name)

@@ -1,0 +1,51 @@
+"""The purses as the scheduler sees them."""
+
+from sqlalchemy import or_, select
+from sqlmodel import Session
+
+from domain import budget
+from domain.money import dearest_micro
+from domain.purse import MONTHLY, TOTAL
+from domain.scheduling.snapshot import Funds
+from store.base import table_of
+from store.clock import now_us
+from store.prices import ids_in_force, rates_of
+from store.purses import as_purse
+from store.tables import ApiKey, Price, Purse
+
+_PURSE, _KEY, _PRICE = table_of(Purse), table_of(ApiKey), table_of(Price)
+
+
+def funds(session: Session) -> Funds:
+    """All purses that something may still be held in, what a GPU-hour can cost, and which key was made by which."""
+    now = now_us(session)
+    month = budget.month_of(now)
+    query = select(_PURSE).where(
+        or_(_PURSE.c.period.in_([TOTAL, MONTHLY]), (_PURSE.c.period >= month) & (_PURSE.c.period < MONTHLY))
+    )
+    purses = tuple(as_purse(row) for row in session.connection().execute(query))
+    if not purses:
+        return Funds()
+    in_force = select(_PRICE).where(_PRICE.c.id.in_(ids_in_force(session, now)))
+    prices = {
+        (price.model, price.priority): dearest_micro(price.micro_per_gpu_hour, rates_of(price.rates))
+        for price in session.connection().execute(in_force)
+    }
+    return Funds(purses, prices, _key_chains(session))
+
+
+def _key_chains(session: Session) -> dict[str, tuple[str, ...]]:
+    parents = {
+        row.id: row.parent_key_id
+        for row in session.connection().execute(
+            select(_KEY.c.id, _KEY.c.parent_key_id).where(_KEY.c.parent_key_id.is_not(None))
+        )
+    }
+    chains: dict[str, tuple[str, ...]] = {}
+    for key_id in parents:
+        chain, step = [key_id], parents[key_id]
+        while step is not None:
+            chain.append(step)
+            step = parents.get(step)
+        chains[key_id] = tuple(reversed(chain))
+    return chains
