@@ -37,6 +37,7 @@ from api.routes import (
     signature_rules,
     tenants,
     usage,
+    webhooks,
     whoami,
 )
 from api.settings import ApiSettings
@@ -65,6 +66,7 @@ RESOURCES = (
     nodes,
     prices,
     audit,
+    webhooks,
     node,
     node_files,
 )

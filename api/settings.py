@@ -4,6 +4,8 @@ from pathlib import Path
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from domain.webhooks import WebhookRules
+
 
 class ApiSettings(BaseSettings):
     """Read once, passed on; nothing else of the API reads the environment. Every bound has a reason to be there."""
@@ -51,6 +53,15 @@ class ApiSettings(BaseSettings):
     """Of one node's worker."""
     rate_failures: str = "120/minute"
     """Requests of one address with no valid key, and attempts to log in."""
+    webhook_ports: str = "443,8443"
+    webhook_allow_http: bool = False
+    webhook_allow_networks: str = ""
+    """The operator's own networks that webhooks may reach although they are not public. Control reads the same."""
     metrics_port: int | None = None
     """None serves no metrics."""
     metrics_host: str = "127.0.0.1"
+
+    @property
+    def webhook_rules(self) -> WebhookRules:
+        """What webhooks may reach."""
+        return WebhookRules.of(self.webhook_ports, self.webhook_allow_networks, allow_http=self.webhook_allow_http)

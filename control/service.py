@@ -62,7 +62,7 @@ class ControlService:
             self._end_term()
         if self._term is None and epoch is not None:
             log.info("this process leads, in epoch %d", epoch)
-            self._term = Term(self._engine, self._settings.redis_url, self._hints, epoch, self._metrics)
+            self._term = Term(self._engine, self._settings, self._hints, epoch, self._metrics)
             self._metrics.is_leader.set(1)
 
     def _end_term(self) -> None:

@@ -2,9 +2,12 @@
 
 import socket
 import uuid
+from pathlib import Path
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from domain.webhooks import WebhookRules
 
 
 def _own_name() -> str:
@@ -22,5 +25,17 @@ class ControlSettings(BaseSettings):
     """`unix:///path`, `redis://…` or `rediss://…`."""
     control_metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Prometheus metrics on this port of the loopback address; None for none."""
+    secrets_key_file: Path | None = None
+    secrets_kms_command: str | None = None
+    """The master keys, as the API has them: they open the secrets with which deliveries are signed."""
+    webhook_ports: str = "443,8443"
+    webhook_allow_http: bool = False
+    webhook_allow_networks: str = ""
+    """The operator's own networks that webhooks may reach although they are not public."""
     holder: str = Field(default_factory=_own_name)
     """The name under which this process leads."""
+
+    @property
+    def webhook_rules(self) -> WebhookRules:
+        """What webhooks may reach."""
+        return WebhookRules.of(self.webhook_ports, self.webhook_allow_networks, allow_http=self.webhook_allow_http)

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from sqlalchemy import Engine
 
 from control.biller import LOOK_SECONDS, Biller
+from control.deliveries import LOOK_SECONDS as DELIVER_SECONDS
+from control.deliveries import Deliverer
 from control.dispatcher import Dispatcher
 from control.metrics import Metrics
 from control.node_users import KEEP_SECONDS, NodeUserKeeper
+from control.settings import ControlSettings
 from control.sweeper import SWEEP_SECONDS, Sweeper
 from control.treasurer import LOOK_SECONDS as LOOK_AT_PURSES_SECONDS
 from control.treasurer import Treasurer
@@ -18,6 +21,7 @@ from hints.node_users import NodeUsers
 from hints.sender import Hints
 from hints.wake import WakeUp
 from store.health import DATABASE_AWAY
+from store.master_keys import master_keys
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +32,22 @@ MOST_BACK_OFF_SECONDS = 10.0
 class Term:
     """Runs from its making until `end`, or until somebody else leads."""
 
-    def __init__(self, engine: Engine, redis_url: str, hints: Hints, epoch: int, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, settings: ControlSettings, hints: Hints, epoch: int, metrics: Metrics) -> None:
         self._stop = threading.Event()
         self._hints = hints
-        self._wake = WakeUp(redis_url)
+        self._wake = WakeUp(settings.redis_url)
         dispatcher = Dispatcher(engine, hints, epoch, metrics)
         sweeper = Sweeper(engine, hints, epoch)
         biller = Biller(engine, epoch)
         treasurer = Treasurer(engine, hints, epoch)
-        self._node_users = NodeUsers(redis_url)
+        self._node_users = NodeUsers(settings.redis_url)
         keeper = NodeUserKeeper(engine, self._node_users)
+        keys = master_keys(settings.secrets_key_file, settings.secrets_kms_command)
+        self._deliverer = Deliverer(engine, epoch, keys, settings.webhook_rules)
         self._threads = [
             self._start("dispatcher", lambda: dispatcher.serve_once(self._wake), 0),
             self._start("sweeper", sweeper.sweep, SWEEP_SECONDS),
+            self._start("deliverer", self._deliverer.look, DELIVER_SECONDS),
             self._start("biller", biller.post_if_due, LOOK_SECONDS),
             self._start("treasurer", treasurer.look, LOOK_AT_PURSES_SECONDS),
             self._start("keeper of node users", keeper.keep, KEEP_SECONDS),
@@ -57,6 +64,7 @@ class Term:
         self._hints.wake()  # so that the dispatcher sees it now
         for thread in self._threads:
             thread.join()
+        self._deliverer.close()
         self._wake.close()
         self._node_users.close()
 

@@ -9,6 +9,7 @@ from sqlalchemy.engine import make_url
 from sqlmodel import Session
 
 from store.audit import write_pending
+from store.webhooks import write_deliveries
 
 BUSY_TIMEOUT_MS = 15_000
 """How long a writer on SQLite waits for the one before it."""
@@ -31,13 +32,14 @@ def open_engine(url: str, pool_size: int = 10) -> Engine:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Session]:
-    """A transaction that will write; what was noted for the audit is written last.
+    """A transaction that will write; what was noted for webhooks and the audit is written last.
 
     On SQLite it takes the write lock at once, so that it can't fail half-way.
     """
     with engine.connect().execution_options(**{WRITES: True}) as connection, Session(connection) as session:
         yield session
         session.flush()
+        write_deliveries(session)
         write_pending(session)
         session.commit()
 

@@ -10,6 +10,7 @@ from sqlmodel import Session
 from store.base import table_of
 from store.clock import now_us
 from store.tables import Event
+from store.webhooks import publish
 
 _ADD = insert(table_of(Event))
 
@@ -48,9 +49,11 @@ def record(
 
 
 def record_all(session: Session, happened: Sequence[Happened], at_us: int) -> None:
-    """Add events of one moment, in one statement."""
+    """Add events of one moment, in one statement; webhooks that ask for them are told."""
     if happened:
-        session.connection().execute(_ADD, [_row(each, at_us) for each in happened])
+        rows = [_row(each, at_us) for each in happened]
+        session.connection().execute(_ADD, rows)
+        publish(session, rows)
 
 
 def _row(happened: Happened, at_us: int) -> Mapping[str, Any]:

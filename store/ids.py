@@ -8,6 +8,7 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32, in lower case."""
 Prefix = Literal[
     "ten", "key", "nod", "gpu", "job", "arr", "att", "all", "ent", "art", "tok", "prc", "aud", "req", "sig", "mem",
+    "whk", "dlv", "evt",
     "log", "ask",
 ]  # fmt: skip
 

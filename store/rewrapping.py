@@ -5,15 +5,18 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, Table, select, update
 
+from store import webhooks
 from store.base import table_of
 from store.engine import reading, writing
 from store.sealing import MasterKeys, rewrap
 from store.secrets import place_of
-from store.tables import Secret
+from store.tables import Secret, Webhook
 
 _SECRET: Final = table_of(Secret)
+_WEBHOOK: Final = table_of(Webhook)
 SEALED: Final[Sequence[tuple[Table, Callable[[Any], str]]]] = (
     (_SECRET, lambda row: place_of(row.tenant_id, row.name)),
+    (_WEBHOOK, lambda row: webhooks.place_of(row.id)),
 )
 """Every table with a column `wrapped_key`, and to which place the row's envelope is bound."""
 

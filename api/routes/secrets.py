@@ -11,7 +11,7 @@ from api.auth import ActiveCaller, TenantCaller
 from api.paging import AskedPage
 from api.parts import AppMasterKeys
 from api.paths import SecretPath, TenantQuery
-from api.transactions import AppDatabase, Reading, Writing
+from api.transactions import Reading, Writes, Writing
 from api.views.secrets import secret_view
 from store import secrets
 from store.paging import Position
@@ -34,14 +34,14 @@ async def set_secret(
     name: Annotated[SecretName, Path()],
     body: SecretSpec,
     caller: ActiveCaller,
-    database: AppDatabase,
+    writes: Writes,
     keys: AppMasterKeys,
     tenant_id: TenantQuery = None,
 ) -> SecretView:
     """Set a secret, or replace it with a new version: jobs that start from now on read the new value."""
     owner = caller.acting_for(tenant_id)
     fresh = await anyio.to_thread.run_sync(envelope, keys, secrets.place_of(owner, name))
-    return await database.write(lambda session: secret_view(secrets.keep(session, owner, name, fresh, body.content)))
+    return await writes.write(lambda session: secret_view(secrets.keep(session, owner, name, fresh, body.content)))
 
 
 @router.delete("/{name}", status_code=204)

@@ -72,6 +72,11 @@ def put(path: str, answer: type[V], body: BaseModel, **params: object) -> Call[V
     )
 
 
+def patch(path: str, answer: type[V], body: BaseModel) -> Call[V]:
+    """Set some of it."""
+    return Call("PATCH", path, _reader(answer), headers={"Content-Type": "application/json"}, body=_sent(body))
+
+
 def act(path: str, answer: type[V], *, is_repeatable: bool, body: BaseModel | None = None) -> Call[V]:
     """Tell something what to do, and how if that needs saying."""
     if body is None:

@@ -11,6 +11,7 @@ from corral.calls import audit as audit_calls
 from corral.calls import images as image_calls
 from corral.calls import jobs as job_calls
 from corral.calls import secrets as secret_calls
+from corral.calls import webhooks as webhook_calls
 from corral.contract import Page
 
 P = ParamSpec("P")
@@ -164,3 +165,13 @@ class Operations:
 
     audit = Listing(audit_calls.audit)
     verify_audit = Operation(audit_calls.verify_audit)
+
+    webhooks = Listing(webhook_calls.webhooks)
+    create_webhook = Operation(webhook_calls.create_webhook)
+    webhook = Operation(webhook_calls.webhook)
+    change_webhook = Operation(webhook_calls.change_webhook)
+    delete_webhook = Operation(webhook_calls.delete_webhook)
+    test_webhook = Operation(webhook_calls.test_webhook)
+    rotate_webhook_secret = Operation(webhook_calls.rotate_webhook_secret)
+    deliveries = Listing(webhook_calls.deliveries)
+    redeliver = Operation(webhook_calls.redeliver)

@@ -13,6 +13,7 @@ from store.tables.quotas import Quota, QuotaRequest
 from store.tables.seals import Seal, SealHead
 from store.tables.secrets import Secret
 from store.tables.service import Event, Idempotency, Leader
+from store.tables.webhooks import Delivery, Webhook
 from store.tables.workflows import JobArray, JobDependency, JobTemplate
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Attempt",
     "AuditChain",
     "AuditEntry",
+    "Delivery",
     "Event",
     "Gpu",
     "Hold",
@@ -52,4 +54,5 @@ __all__ = [
     "SignatureRule",
     "StoredInput",
     "Tenant",
+    "Webhook",
 ]

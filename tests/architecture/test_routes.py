@@ -10,9 +10,10 @@ from corral.contract import Page, View
 from fastapi.routing import APIRoute
 
 from api.app import create_app
+from api.audit import REPORTS
 from api.auth import CALLERS
 from api.settings import ApiSettings
-from api.transactions import _open_reading, _open_writing
+from api.transactions import AuditedWrites, _open_reading, _open_writing
 
 SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://routes")
 OPEN = {"/healthz", "/readyz"}
@@ -68,6 +69,13 @@ class TestEveryRoute:
         if inspect.iscoroutinefunction(route.endpoint):
             calls = {each.call for each in dependencies(route.dependant)}
             assert not {_open_reading, _open_writing} & calls
+
+    def test_notes_its_changes_for_the_audit(self, route: APIRoute) -> None:
+        """Whatever writes does so in a transaction that notes it; a node's reports are no changes."""
+        calls = {each.call for each in dependencies(route.dependant)}
+        is_audited = bool({_open_writing, AuditedWrites} & calls)
+        is_report = REPORTS.fullmatch(f"/v1{route.path}") is not None
+        assert is_audited or is_report or route.methods == {"GET"} or _open_reading in calls
 
     def test_says_what_it_is_for(self, route: APIRoute) -> None:
         assert route.endpoint.__doc__

@@ -3,7 +3,21 @@
 import sys
 
 import typer
-from corral.cli import account, artifacts, audit, budget, catalogue, jobs, keys, logs, quota, secrets, show, submit
+from corral.cli import (
+    account,
+    artifacts,
+    audit,
+    budget,
+    catalogue,
+    jobs,
+    keys,
+    logs,
+    quota,
+    secrets,
+    show,
+    submit,
+    webhooks,
+)
 from corral.cli.admin import budget as tenant_budget
 from corral.cli.admin import images, ledger, nodes, prices, tenants
 from corral.cli.admin import keys as tenant_keys
@@ -30,6 +44,7 @@ app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.add_typer(keys.app, name="keys")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(audit.app, name="audit")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(quota.app, name="quota")
 
 admin = typer.Typer(no_args_is_help=True, help="For admins.", rich_markup_mode=None)
