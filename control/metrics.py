@@ -22,6 +22,6 @@ class Metrics:
         self.queue_length = Gauge("corral_queue_length", "Jobs that wait", registry=self.registry)
         self.is_leader = Gauge("corral_control_is_leader", "1 while this process leads", registry=self.registry)
 
-    def serve(self, port: int) -> None:
-        """Answer scrapes on a port of the loopback address, in a thread of its own."""
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+    def serve(self, port: int, host: str = "127.0.0.1") -> None:
+        """Answer scrapes there, in a thread of its own."""
+        start_http_server(port, addr=host, registry=self.registry)

@@ -42,7 +42,7 @@ class ControlService:
     def serve(self) -> None:
         """Stand by or lead, until `stop`. Blocks."""
         if self._settings.control_metrics_port is not None:
-            self._metrics.serve(self._settings.control_metrics_port)
+            self._metrics.serve(self._settings.control_metrics_port, self._settings.control_metrics_host)
         self._hints.warm()
         pause = WATCH_SECONDS
         while not self._stop.is_set():

@@ -24,7 +24,8 @@ class ControlSettings(BaseSettings):
     redis_url: str
     """`unix:///path`, `redis://…` or `rediss://…`."""
     control_metrics_port: int | None = Field(default=None, ge=1, le=65535)
-    """Prometheus metrics on this port of the loopback address; None for none."""
+    """Prometheus metrics on this port; None for none."""
+    control_metrics_host: str = "127.0.0.1"
     secrets_key_file: Path | None = None
     secrets_kms_command: str | None = None
     """The master keys, as the API has them: they open the secrets with which deliveries are signed."""

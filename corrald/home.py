@@ -92,6 +92,11 @@ class Home:
         return f"file://{self.storage_dir}"
 
     @property
+    def key_files(self) -> tuple[Path, ...]:
+        """The platform's own keys, which a backup needs."""
+        return (self.secrets_key_file,)
+
+    @property
     def secrets_key_file(self) -> Path:
         return self.control_dir / "secrets.key"
 

@@ -19,7 +19,7 @@ from api.settings import ApiSettings
 from control.settings import ControlSettings
 from corrald import demo as demo_command
 from corrald import doctor as doctor_command
-from corrald import keys
+from corrald import fleet, keeping, keys
 from corrald.first_start import new_admin_key, prepare_database
 from corrald.home import Home
 from corrald.refusals import Refusal, explained
@@ -44,6 +44,8 @@ app = typer.Typer(
     help="Runs Corral's services.",
 )
 app.add_typer(keys.app, name="keys")
+app.add_typer(fleet.app)
+app.add_typer(keeping.app)
 console = Console(soft_wrap=True)
 
 HomeOption = Annotated[
@@ -204,7 +206,8 @@ def _begin_service() -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of every request
+    for chatty in ("httpx2", "alembic"):  # they tell of every request, and of every look at the tables' version
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 

@@ -176,6 +176,12 @@ def drain(session: Session, node_id: str) -> Node:
     return _set_state(session, node_id, "draining")
 
 
+def drain_all(session: Session) -> None:
+    """Place nothing new anywhere, until an admin resumes each node."""
+    for node_id in session.exec(select(Node.id).where(Node.state == "ready").order_by(col(Node.id))).all():
+        drain(session, node_id)
+
+
 def resume(session: Session, node_id: str) -> Node:
     """Place jobs there again."""
     return _set_state(session, node_id, "ready")
