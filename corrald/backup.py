@@ -56,6 +56,14 @@ def back_up(database_url: str, keys: Iterable[Path], storage: Path | None, into:
         into.mkdir(mode=0o700, parents=True)
     except FileExistsError:
         raise Refusal(f"{into} is there already; name a new folder") from None
+    try:
+        return _copy_all(database_url, keys, storage, into)
+    except BaseException:
+        shutil.rmtree(into)  # half a backup is none, and would stand in the way of the next try
+        raise
+
+
+def _copy_all(database_url: str, keys: Iterable[Path], storage: Path | None, into: Path) -> Manifest:
     url = make_url(database_url)
     copy = into / (SQLITE if url.get_backend_name() == "sqlite" else POSTGRES)
     tables = _revision(database_url)
@@ -162,7 +170,7 @@ def _run(command: list[str], url: URL) -> None:
 
 
 def _plain(url: URL) -> str:
-    return url.set(drivername="postgresql", password=None).render_as_string()
+    return url._replace(drivername="postgresql", password=None).render_as_string()
 
 
 def _digest(file: Path) -> str:

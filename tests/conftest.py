@@ -57,6 +57,15 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 
 @pytest.fixture
+def empty_postgres_url() -> Iterator[str]:
+    """The address of a PostgreSQL database with no table in it."""
+    url, name = services.need_postgres(), f"corral_empty_{secrets.token_hex(6)}"
+    _administer(url, f'CREATE DATABASE "{name}"')
+    yield _with_database(url, name)
+    _drop(url, name)
+
+
+@pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
     """That database, open."""
     opened = open_engine(database_url)

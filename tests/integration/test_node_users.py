@@ -1,9 +1,12 @@
 """Every node has a user of its own on Redis, which opens its own queue and nothing else."""
 
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import services
 from builders import a_node
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
@@ -101,6 +104,25 @@ def test_a_redis_that_forgot_its_users_learns_them_again(users: NodeUsers, redis
     redis_server.start()
     eventually(lambda: not users.keep({ONE: digest}) and node_user(ONE) in redis_server.client.acl_users())
     assert enter(redis_server, ONE, password).ping()
+
+
+def test_a_server_that_knows_no_set_info_takes_the_rules(tmp_path: Path) -> None:
+    """Debian 12's Redis 7.0."""
+    socket = tmp_path / "redis.sock"
+    program = services.need_program("redis-server")
+    arguments = ("--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path))
+    with subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL) as server:
+        eventually(socket.is_socket)
+        users = NodeUsers(f"unix://{socket}")
+        password, digest = an_access(ONE)
+        users.keep({ONE: digest})
+        own = Redis(unix_socket_path=str(socket), username=node_user(ONE), password=password)
+        assert own.llen(node_queue(ONE)) == 0
+        with pytest.raises(NoPermissionError):
+            own.llen(node_queue(TEN))
+        own.close()
+        users.close()
+        server.terminate()
 
 
 def test_the_leader_lets_in_whom_the_database_knows_but_no_lost_node(
