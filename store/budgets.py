@@ -9,22 +9,20 @@ from domain import budget
 from domain.errors import Conflict, Invalid
 from domain.forecast import DAY_US, HOUR_US, spent_at
 from domain.ids import JobId, TenantId
-from domain.purse import MONTHLY, TOTAL, Place, Purse, Unit
+from domain.purse import TOTAL, Purse, Unit
 from store.accruals import Accrual, accruals
 from store.clock import now_us
 from store.events import record
 from store.ledger_sums import ledger_sum_between
 from store.locks import lock_quotas
 from store.parking import let_go_payable
-from store.purses import bounds_of, payers, purses_of, set_bound, warned_of
+from store.purses import payers, purses_of, set_bound, warned_of
 from store.tenants import below, tenant
 from store.usage import Sum, usage
 
 WEEK_US = 7 * DAY_US
 END_US = 2**62
 """After all lines: a node's clock may be a little ahead."""
-GRANTED: tuple[Place, ...] = ((Unit.MONEY, TOTAL), (Unit.MONEY, MONTHLY), (Unit.GPU_TIME, MONTHLY))
-"""What an admin can bound for a tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,8 @@ class BudgetState:
 
     tenant_id: str
     now: int
-    granted: Mapping[Place, int]
+    total_micro: int | None
+    """The budget; None without one."""
     standings: Sequence[Standing]
     days: Mapping[int, Sum]
     """By the day's number since the epoch, UTC: what was used."""
@@ -56,22 +55,17 @@ class BudgetState:
     running_gpus_milli: int
 
 
-def put_budget(session: Session, tenant_id: str, bounds: Mapping[Place, int | None]) -> list[JobId]:
-    """Set what a tenant may spend, whole: None takes a bound away. A bound may be set below what is spent.
+def put_budget(session: Session, tenant_id: str, micro: int | None) -> list[JobId]:
+    """Set what a tenant may spend from the day on which it was granted first; None takes the budget away.
+
+    It may be set below what is spent.
 
     Returns:
         Jobs that a spent purse held, and that may start now.
     """
     owner = tenant(session, tenant_id).id
-    for place in GRANTED:
-        unit, period = place
-        set_bound(session, owner, owner, unit, bounds.get(place), period)
-    record(
-        session,
-        "budget_set",
-        tenant_id=owner,
-        data={f"{unit}{f'_{period}' if period else ''}": bounds.get((unit, period)) for unit, period in GRANTED},
-    )
+    set_bound(session, owner, owner, Unit.MONEY, micro)
+    record(session, "budget_set", tenant_id=owner, data={"bound_micro": micro})
     return let_go_payable(session)
 
 
@@ -87,7 +81,7 @@ def top_up(session: Session, tenant_id: str, micro: int, reason: str) -> list[Jo
     """
     owner = tenant(session, tenant_id).id
     lock_quotas(session, [owner])
-    bound = bounds_of(session, owner).get((Unit.MONEY, TOTAL))
+    bound = _budget(session, owner)
     if bound is None:
         raise Conflict("the tenant has no budget", "set one first")
     if not 0 <= bound + micro <= budget.MOST:
@@ -112,12 +106,17 @@ def state(session: Session, tenant_id: TenantId, key_id: str | None, days: int) 
     return BudgetState(
         tenant_id=owner,
         now=now,
-        granted=bounds_of(session, owner),
+        total_micro=_budget(session, owner),
         standings=standings,
         days={day: used.get((day,), Sum()) for day in range(since // DAY_US, now // DAY_US + 1)},
         running_micro_per_hour=sum(each.rate_of(Unit.MONEY) for each in own),
         running_gpus_milli=sum(each.share_milli for each in own),
     )
+
+
+def _budget(session: Session, owner_id: str) -> int | None:
+    found = {(each.unit, each.period): each.bound for each in purses_of(session, owner_id)}
+    return found.get((Unit.MONEY, TOTAL))
 
 
 def _standings(session: Session, owner_id: str, running: Collection[Accrual], now: int) -> list[Standing]:

@@ -134,13 +134,6 @@ def purses_of(session: Session, owner_id: str) -> list[PurseValue]:
     return shown
 
 
-def bounds_of(session: Session, owner_id: str) -> dict[Place, int]:
-    """What was granted: totals, and the rules for months."""
-    return {
-        (Unit(row.unit), row.period): row.bound for row in _rows(session, owner_id) if row.period in (TOTAL, MONTHLY)
-    }
-
-
 def warned_of(session: Session, owner_id: str) -> dict[Place, int]:
     """The highest threshold of which the owner was warned, of each purse."""
     return {(Unit(row.unit), row.period): row.warned for row in _rows(session, owner_id)}

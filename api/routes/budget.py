@@ -11,7 +11,7 @@ from api.auth import AdminCaller, TenantCaller
 from api.once import AskedOnce
 from api.paths import TenantPath, TenantQuery
 from api.transactions import Reading, Writing
-from api.views.budgets import bounds_of, budget_view
+from api.views.budgets import budget_view
 from domain.ids import TenantId
 from store import budgets
 
@@ -33,8 +33,8 @@ def show(caller: TenantCaller, session: Reading, days: Days = DAYS, tenant_id: T
 def put_budget(
     tenant_id: TenantPath, body: BudgetSpec, caller: AdminCaller, session: Writing, tell: Tell
 ) -> BudgetView:
-    """Set what a tenant may spend, whole. Where that is less than is spent, what runs is stopped if it may be."""
-    for job_id in budgets.put_budget(session, tenant_id, bounds_of(body)):
+    """Set what a tenant may spend. Where that is less than is spent, what runs is stopped if it may be."""
+    for job_id in budgets.put_budget(session, tenant_id, body.total_micro):
         tell.changed(job_id)
     tell.wake()
     return budget_view(budgets.state(session, TenantId(tenant_id), None, DAYS))

@@ -2,35 +2,21 @@
 
 from datetime import UTC, datetime, timedelta
 
-from corral.budgets import BudgetSpec, BudgetView, BurnDay, PurseView
+from corral.budgets import BudgetView, BurnDay, PurseView
 
-from domain.budget import GPU_HOUR_US
 from domain.money import gpu_hours_text
-from domain.purse import MONTHLY, TOTAL, Place, Unit
+from domain.purse import TOTAL, Unit
 from store.budgets import BudgetState, Standing
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def bounds_of(spec: BudgetSpec) -> dict[Place, int | None]:
-    """What was asked for, by purse."""
-    hours = spec.month_gpu_hours
-    return {
-        (Unit.MONEY, TOTAL): spec.total_micro,
-        (Unit.MONEY, MONTHLY): spec.month_micro,
-        (Unit.GPU_TIME, MONTHLY): None if hours is None else hours * GPU_HOUR_US,
-    }
-
-
 def budget_view(state: BudgetState) -> BudgetView:
     """Where a tenant stands."""
-    hours = state.granted.get((Unit.GPU_TIME, MONTHLY))
     return BudgetView(
         tenant_id=state.tenant_id,
         as_of=state.now,
-        total_micro=state.granted.get((Unit.MONEY, TOTAL)),
-        month_micro=state.granted.get((Unit.MONEY, MONTHLY)),
-        month_gpu_hours=None if hours is None else hours // GPU_HOUR_US,
+        total_micro=state.total_micro,
         purses=[_purse(each) for each in state.standings],
         days=_days(state),
         running_micro_per_hour=state.running_micro_per_hour,

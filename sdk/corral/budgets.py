@@ -6,18 +6,13 @@ from corral.contract import Line, Request, View
 from pydantic import Field
 
 MICRO_MAX = 2**62
-HOURS_MAX = 10**9
 
 
 class BudgetSpec(Request):
-    """What a tenant may spend, whole: what is not named has no bound. It counts for the tenants below it, too."""
+    """What a tenant and those below it may spend, until it is topped up. What a month may cost is in the quota."""
 
-    total_micro: int | None = Field(default=None, ge=0, le=MICRO_MAX)
-    """From now on, until it is topped up."""
-    month_micro: int | None = Field(default=None, ge=0, le=MICRO_MAX)
-    """In each calendar month, UTC."""
-    month_gpu_hours: int | None = Field(default=None, ge=0, le=HOURS_MAX)
-    """In each calendar month, UTC."""
+    total_micro: int | None = Field(ge=0, le=MICRO_MAX)
+    """None is no bound."""
 
 
 class TopUp(Request):
@@ -70,8 +65,6 @@ class BudgetView(View):
     tenant_id: str
     as_of: int
     total_micro: int | None
-    month_micro: int | None
-    month_gpu_hours: int | None
     purses: list[PurseView]
     days: list[BurnDay]
     """The oldest first; today is the last."""

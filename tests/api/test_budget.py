@@ -8,7 +8,7 @@ from actors import a_tenant as another_tenant
 from node_actor import Worker, a_worker, place
 from sqlalchemy import Engine
 
-from domain.purse import TOTAL, Unit
+from domain.purse import MONTHLY, TOTAL, Unit
 from store import purses
 from store.engine import writing
 
@@ -23,8 +23,8 @@ def worker(admin: Actor) -> Worker:
     return a_worker(admin, admin.client)
 
 
-def granted(admin: Actor, tenant: Actor, **bounds: int) -> dict[str, Any]:
-    answer = admin.send("PUT", f"/tenants/{tenant.tenant_id}/budget", json=bounds)
+def granted(admin: Actor, tenant: Actor, micro: int | None) -> dict[str, Any]:
+    answer = admin.send("PUT", f"/tenants/{tenant.tenant_id}/budget", json={"total_micro": micro})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -33,7 +33,9 @@ def granted(admin: Actor, tenant: Actor, **bounds: int) -> dict[str, Any]:
 def test_a_tenant_sees_what_is_held_and_spent_and_until_when_it_lasts(
     admin: Actor, tenant: Actor, worker: Worker, engine: Engine
 ) -> None:
-    granted(admin, tenant, total_micro=500 * SECOND, month_micro=600 * SECOND, month_gpu_hours=300)
+    granted(admin, tenant, 500 * SECOND)
+    with writing(engine) as session:
+        purses.set_bound(session, tenant.tenant_id, tenant.tenant_id, Unit.GPU_TIME, 300 * 3600 * SECOND, MONTHLY)
     job = tenant.made("/jobs", a_job(time_limit="1m", resources={"gpus": 1}))
     assigned = place(engine, worker, job["id"])
     total = purse_of(tenant, "money_micro", "")
@@ -48,7 +50,7 @@ def test_a_tenant_sees_what_is_held_and_spent_and_until_when_it_lasts(
     assert total["held"] == 0
     assert 2 * SECOND <= total["spent"] < 100 * SECOND
     found = tenant.get("/budget", params={"days": 3}).json()
-    assert (len(found["days"]), len(found["purses"])) == (3, 3)
+    assert (len(found["days"]), len(found["purses"])) == (3, 2)
     assert found["days"][-1]["left_micro"] == 500 * SECOND - total["spent"]
     assert sum(day["cost_micro"] for day in found["days"]) == total["spent"]
     week_us = 7 * 24 * 3_600_000_000
@@ -66,7 +68,7 @@ def test_a_top_up_counts_once_and_may_take_back_but_never_below_nothing(admin: A
     path = f"/tenants/{tenant.tenant_id}/budget/top-up"
     answer = admin.post(path, {"amount_micro": 5})
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
-    granted(admin, tenant, total_micro=10)
+    granted(admin, tenant, 10)
     header = a_key()
     for _ in range(2):
         answer = admin.post(path, {"amount_micro": 5, "reason": "order 4711"}, headers=header)
@@ -76,21 +78,20 @@ def test_a_top_up_counts_once_and_may_take_back_but_never_below_nothing(admin: A
     assert tenant.get("/budget").json()["total_micro"] == 0
 
 
-def test_a_budget_is_set_whole_and_what_is_not_named_has_no_bound(admin: Actor, tenant: Actor) -> None:
-    assert granted(admin, tenant, total_micro=10, month_gpu_hours=7)["month_gpu_hours"] == 7
-    found = granted(admin, tenant, month_micro=3)
-    assert (found["total_micro"], found["month_micro"], found["month_gpu_hours"]) == (None, 3, None)
-    assert [each["unit"] for each in found["purses"]] == ["money_micro"]
+def test_a_budget_that_is_taken_away_bounds_nothing(admin: Actor, tenant: Actor) -> None:
+    assert granted(admin, tenant, 7)["total_micro"] == 7
+    assert granted(admin, tenant, None)["total_micro"] is None
+    assert tenant.get("/budget").json()["purses"] == []
 
 
-@pytest.mark.parametrize("body", [{"total_micro": -1}, {"total_micro": 2**63}, {"month_gpu_hours": 10**10}, {"x": 1}])
+@pytest.mark.parametrize("body", [{"total_micro": -1}, {"total_micro": 2**63}, {}, {"total_micro": 1, "x": 1}])
 def test_a_budget_that_no_column_holds_is_refused(admin: Actor, tenant: Actor, body: dict[str, int]) -> None:
     assert admin.send("PUT", f"/tenants/{tenant.tenant_id}/budget", json=body).status_code == 422
     assert tenant.get("/budget").json()["purses"] == []
 
 
 def test_only_an_admin_grants_and_nobody_sees_anothers(admin: Actor, tenant: Actor, rival: Actor) -> None:
-    granted(admin, tenant, total_micro=10)
+    granted(admin, tenant, 10)
     path = f"/tenants/{tenant.tenant_id}/budget"
     assert tenant.send("PUT", path, json={"total_micro": 20}).status_code == 403
     assert tenant.post(f"{path}/top-up", {"amount_micro": 20}).status_code == 403
@@ -98,7 +99,7 @@ def test_only_an_admin_grants_and_nobody_sees_anothers(admin: Actor, tenant: Act
     assert rival.get("/budget", params={"tenant_id": tenant.tenant_id}).status_code in (403, 404)
     assert admin.get("/budget", params={"tenant_id": tenant.tenant_id}).json()["total_micro"] == 10
     nobody = "ten_" + "0" * 26
-    assert admin.send("PUT", f"/tenants/{nobody}/budget", json={}).status_code == 404
+    assert admin.send("PUT", f"/tenants/{nobody}/budget", json={"total_micro": 1}).status_code == 404
 
 
 def test_a_key_sees_its_own_purse_beside_its_tenants(admin: Actor, engine: Engine, image: str) -> None:

@@ -13,7 +13,7 @@ from domain import budget
 from domain.endings import Outcome
 from domain.errors import HeldByPurse
 from domain.ids import AttemptId, Fence, JobId, NodeId
-from domain.purse import MONTHLY, TOTAL, Unit
+from domain.purse import MONTHLY, Unit
 from store import budgets, purses, requests
 from store.assignments import Assigned
 from store.clock import now_us
@@ -78,7 +78,7 @@ def a_cluster(session: Session, bound: int | None = None) -> tuple[str, str]:
 
 
 def grant(session: Session, tenant_id: str, bound: int | None) -> None:
-    budgets.put_budget(session, tenant_id, {(Unit.MONEY, TOTAL): bound})
+    budgets.put_budget(session, tenant_id, bound)
 
 
 def states(engine: Engine, *job_ids: str) -> list[tuple[str, str | None]]:
@@ -197,7 +197,7 @@ def test_a_parked_job_that_somebody_cancelled_meanwhile_is_cancelled(engine: Eng
 def test_a_month_that_is_used_up_holds_until_the_next_or_until_there_is_more(engine: Engine, control: Control) -> None:
     with writing(engine) as session:
         tenant_id, _ = a_cluster(session)
-        budgets.put_budget(session, tenant_id, {(Unit.GPU_TIME, MONTHLY): 0})
+        purses.set_bound(session, tenant_id, tenant_id, Unit.GPU_TIME, 0, MONTHLY)
         job_id = a_job(session, tenant_id)
     control.step()
     assert states(engine, job_id) == [("held", "month_hours_exhausted")]

@@ -10,7 +10,7 @@ def budget(*, days: int = 30, tenant_id: str | None = None) -> Call[BudgetView]:
 
 
 def set_tenant_budget(tenant_id: str, spec: BudgetSpec) -> Call[BudgetView]:
-    """Set what a tenant may spend, whole (admin)."""
+    """Set what a tenant may spend (admin)."""
     return put(place("tenants", tenant_id, "budget"), BudgetView, spec)
 
 

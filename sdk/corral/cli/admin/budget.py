@@ -1,6 +1,6 @@
 """`corral admin budget`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from corral.budgets import BudgetSpec, BudgetView, TopUp
@@ -24,22 +24,14 @@ def show_budget(tenant: TenantRef, as_json: AsJson = False) -> None:
 @app.command("set")
 def set_budget(
     tenant: TenantRef,
-    total: Annotated[str | None, typer.Option(help='Money, such as "500" or "99.50", until it is topped up.')] = None,
-    month: Annotated[str | None, typer.Option(help="Money in each calendar month, UTC.")] = None,
-    month_gpu_hours: Annotated[str | None, typer.Option(help="GPU-hours in each calendar month, UTC.")] = None,
+    total: Annotated[str, typer.Argument(help='Money, such as "500" or "99.50", or "unlimited".')],
     as_json: AsJson = False,
 ) -> None:
-    """Change what a tenant may spend; what is not named stays as it is, and "unlimited" takes a bound away."""
-    said: dict[str, Any] = {
-        "total_micro": read(lambda: _money(total)),
-        "month_micro": read(lambda: _money(month)),
-        "month_gpu_hours": read(lambda: _hours(month_gpu_hours)),
-    }
+    """Set what a tenant may spend until it is topped up. What a month may cost is in its quota."""
+    micro = None if total == UNLIMITED else read(lambda: money_micro(total))
     with connect() as client:
-        of = tenant_id(client, tenant)
-        now = client.budget(tenant_id=of)
-        fields = {name: getattr(now, name) if bound == "" else bound for name, bound in said.items()}
-        _print(client.set_tenant_budget(of, read(lambda: BudgetSpec(**fields))), as_json)
+        spec = read(lambda: BudgetSpec(total_micro=micro))
+        _print(client.set_tenant_budget(tenant_id(client, tenant), spec), as_json)
 
 
 @app.command("top-up")
@@ -55,23 +47,6 @@ def top_up(
     with connect() as client:
         spec = read(lambda: TopUp(amount_micro=micro, reason=reason))
         _print(client.top_up_budget(tenant_id(client, tenant), spec), as_json)
-
-
-def _money(text: str | None) -> int | str | None:
-    """Millionths; None for no bound; "" for what was not said."""
-    if text is None:
-        return ""
-    return None if text == UNLIMITED else money_micro(text)
-
-
-def _hours(text: str | None) -> int | str | None:
-    if text is None:
-        return ""
-    if text == UNLIMITED:
-        return None
-    if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"{text!r} is neither a whole number of hours nor {UNLIMITED!r}")
-    return int(text)
 
 
 def _print(view: BudgetView, as_json: bool) -> None:
