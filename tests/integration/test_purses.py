@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from books import assert_books_agree
 from builders import a_job, a_node, a_price, a_tenant
-from purse_parts import HOUR, assert_purses_agree, end, start
+from purse_parts import HOUR, a_key, assert_purses_agree, end, start
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, col, select, update
@@ -250,3 +250,38 @@ def _move_back(session: Session, attempt_id: str, at_us: int) -> None:
         .where(col(Attempt.id) == attempt_id)
         .values(assigned_us=at_us, claimed_us=at_us, started_us=at_us)
     )
+
+
+def test_a_key_pays_from_its_own_purse_and_from_that_of_the_key_that_made_it(engine: Engine) -> None:
+    with writing(engine) as session:
+        tenant_id, node_id = a_cluster(session, None)
+        parent = a_key(session, tenant_id)
+        children = [a_key(session, tenant_id, parent) for _ in range(2)]
+        purses.set_bound(session, tenant_id, parent, Unit.MONEY, 2 * MOST)
+        purses.set_bound(session, tenant_id, children[0], Unit.GPU_TIME, MOST)
+        running = start(session, a_job(session, tenant_id, key_id=children[0]), node_id)
+        with pytest.raises(PlacementRefused):  # its own GPU-hours
+            start(session, a_job(session, tenant_id, key_id=children[0]), node_id)
+        start(session, a_job(session, tenant_id, key_id=children[1]), node_id)
+        with pytest.raises(PlacementRefused):  # the money of the key above both
+            start(session, a_job(session, tenant_id, key_id=children[1]), node_id)
+        start(session, a_job(session, tenant_id), node_id)
+        assert purse(session, parent).held == 2 * MOST
+        end(session, running, HOUR)
+        assert HOUR <= purse(session, children[0], Unit.GPU_TIME).spent <= MOST
+        assert_purses_agree(session)
+
+
+def test_a_key_has_no_more_gpus_at_once_than_it_may_and_gets_them_back(engine: Engine) -> None:
+    with writing(engine) as session:
+        tenant_id, node_id = a_cluster(session, None)
+        key_id = a_key(session, tenant_id)
+        purses.set_bound(session, tenant_id, key_id, Unit.GPUS_MILLI, 3000)
+        first = start(session, a_job(session, tenant_id, gpus=2, key_id=key_id), node_id)
+        with pytest.raises(PlacementRefused):
+            start(session, a_job(session, tenant_id, gpus=2, key_id=key_id), node_id)
+        end(session, first, HOUR)
+        found = purse(session, key_id, Unit.GPUS_MILLI)
+        assert (found.held, found.spent) == (0, 0)
+        start(session, a_job(session, tenant_id, gpus=3, key_id=key_id), node_id)
+        assert_purses_agree(session)
