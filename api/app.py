@@ -18,6 +18,7 @@ from api.openapi import say_who
 from api.rate_limits import RateLimits
 from api.rates import Rates
 from api.routes import (
+    adjustments,
     artifacts,
     audit,
     budget,
@@ -27,12 +28,14 @@ from api.routes import (
     inputs,
     jobs,
     keys,
+    ledger,
     logs,
     node,
     node_files,
     nodes,
     prices,
     quota,
+    receipts,
     secrets,
     signature_rules,
     tenants,
@@ -47,6 +50,7 @@ from hints.changes import ChangeListener
 from hints.sender import Hints
 from store.engine import open_engine
 from store.master_keys import master_keys
+from store.signing import read_keyring
 
 RESOURCES = (
     whoami,
@@ -57,6 +61,9 @@ RESOURCES = (
     usage,
     quota,
     budget,
+    ledger,
+    receipts,
+    adjustments,
     images,
     gpus,
     keys,
@@ -112,6 +119,7 @@ async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> Asyn
     engine = open_engine(settings.database_url, settings.transactions_max)
     hints = Hints(settings.redis_url)
     limits = RateLimits(settings.redis_url, metrics)
+    keyring = None if settings.signing_key_file is None else read_keyring(settings.signing_key_file)
     storage = await anyio.to_thread.run_sync(Storage, settings.storage_url)
     try:
         async with ChangeListener(settings.redis_url) as listener:
@@ -121,6 +129,7 @@ async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> Asyn
             app.state.hints = hints
             app.state.storage = storage
             app.state.master_keys = keys
+            app.state.keyring = keyring
             app.state.logs = Logs(storage, settings.log_bytes_max)
             app.state.followers = Followers(listener, settings.followers_max)
             await anyio.to_thread.run_sync(hints.warm)

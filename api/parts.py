@@ -7,7 +7,9 @@ from fastapi import Depends, Request
 from api.logs import Logs
 from api.settings import ApiSettings
 from api.storage import Storage
+from domain.errors import NoSigningKey
 from store.sealing import MasterKeys
+from store.signing import Keyring
 
 
 def _settings(request: Request) -> ApiSettings:
@@ -30,7 +32,16 @@ def _master_keys(request: Request) -> MasterKeys:
     return found
 
 
+def _keyring(request: Request) -> Keyring:
+    found: Keyring | None = request.app.state.keyring
+    if found is None:
+        raise NoSigningKey
+    return found
+
+
 AppSettings = Annotated[ApiSettings, Depends(_settings)]
 AppStorage = Annotated[Storage, Depends(_storage)]
 AppLogs = Annotated[Logs, Depends(_logs)]
 AppMasterKeys = Annotated[MasterKeys, Depends(_master_keys)]
+AppKeyring = Annotated[Keyring, Depends(_keyring)]
+"""The keys that sign; a route that asks for them is refused where there are none."""

@@ -4,7 +4,7 @@ import re
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from domain.errors import NotFound
 
@@ -47,6 +47,12 @@ def _input_hash(text: str) -> str:
     return text
 
 
+def _seal_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
+        raise NotFound("seal")
+    return int(text)
+
+
 JobPath = Annotated[str, _id_of("job")]
 TenantPath = Annotated[str, _id_of("tenant")]
 KeyPath = Annotated[str, _id_of("key")]
@@ -57,6 +63,7 @@ AttemptPath = Annotated[str, _id_of("attempt")]
 SignatureRulePath = Annotated[str, _id_of("signature rule")]
 WebhookPath = Annotated[str, _id_of("webhook")]
 DeliveryPath = Annotated[str, _id_of("delivery")]
+SealPath = Annotated[int, BeforeValidator(_seal_number)]
 InputPath = Annotated[str, AfterValidator(_input_hash)]
 ImagePath = Annotated[str, AfterValidator(_image_name)]
 SecretPath = Annotated[str, AfterValidator(_secret_name)]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from domain.webhooks import WebhookRules
@@ -21,6 +22,13 @@ class ApiSettings(BaseSettings):
     """Master keys under which secrets are kept, as `corrald keys new secrets` makes them."""
     secrets_kms_command: str | None = None
     """A program that wraps keys instead; see docs/secrets.md. With neither, nothing secret is taken."""
+
+    signing_key_file: Path | None = None
+    """Keys that sign receipts and adjustments, as `corrald keys new signing` makes them; None signs nothing."""
+    provider_name: str = Field(default="Corral", min_length=1, max_length=100)
+    """Who bills, in exported FOCUS rows."""
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    """That of all prices, by ISO 4217; a name only, nothing is converted."""
 
     json_bytes_max: int = 2 * 2**20
     """Largest JSON body: a command and an environment at their bounds, written with escapes, fit in."""

@@ -12,6 +12,7 @@ from control.term import Term
 from hints.sender import Hints
 from store.engine import open_engine
 from store.health import DATABASE_AWAY
+from store.signing import read_keyring
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ class ControlService:
         self._engine = open_engine(settings.database_url)
         self._hints = Hints(settings.redis_url)
         self._metrics = Metrics()
+        if settings.signing_key_file is None:
+            log.warning("no chains are sealed: there is no CORRAL_SIGNING_KEY_FILE")
+        else:
+            read_keyring(settings.signing_key_file)  # refused now, and not when this process first leads
         self._leadership = Leadership(self._engine, settings.holder, boot_seconds)
         self._term: Term | None = None
 

@@ -23,6 +23,10 @@ class ControlSettings(BaseSettings):
     database_url: str
     redis_url: str
     """`unix:///path`, `redis://…` or `rediss://…`."""
+    signing_key_file: Path | None = None
+    """Keys that sign the daily seals, as `corrald keys new signing` makes them; None seals nothing."""
+    seals_url: str | None = None
+    """Where copies of the seals are kept, outside of the database, as fsspec writes it; None keeps none."""
     control_metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Prometheus metrics on this port; None for none."""
     control_metrics_host: str = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""One term of leading: dispatcher, sweeper, biller and treasurer, a thread each, all under one epoch."""
+"""One term of leading: dispatcher, sweeper, biller, treasurer and sealer, a thread each, all under one epoch."""
 
 import logging
 import threading
@@ -12,6 +12,8 @@ from control.deliveries import Deliverer
 from control.dispatcher import Dispatcher
 from control.metrics import Metrics
 from control.node_users import KEEP_SECONDS, NodeUserKeeper
+from control.sealer import LOOK_SECONDS as SEAL_LOOK_SECONDS
+from control.sealer import sealer_of
 from control.settings import ControlSettings
 from control.sweeper import SWEEP_SECONDS, Sweeper
 from control.treasurer import LOOK_SECONDS as LOOK_AT_PURSES_SECONDS
@@ -39,6 +41,7 @@ class Term:
         dispatcher = Dispatcher(engine, hints, epoch, metrics)
         sweeper = Sweeper(engine, hints, epoch)
         biller = Biller(engine, epoch)
+        sealer = sealer_of(engine, settings, epoch)
         treasurer = Treasurer(engine, hints, epoch)
         self._node_users = NodeUsers(settings.redis_url)
         keeper = NodeUserKeeper(engine, self._node_users)
@@ -50,6 +53,7 @@ class Term:
             self._start("deliverer", self._deliverer.look, DELIVER_SECONDS),
             self._start("biller", biller.post_if_due, LOOK_SECONDS),
             self._start("treasurer", treasurer.look, LOOK_AT_PURSES_SECONDS),
+            *([] if sealer is None else [self._start("sealer", sealer.seal_if_due, SEAL_LOOK_SECONDS)]),
             self._start("keeper of node users", keeper.keep, KEEP_SECONDS),
         ]
 

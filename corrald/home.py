@@ -101,6 +101,14 @@ class Home:
         return self.control_dir / "secrets.key"
 
     @property
+    def signing_key_file(self) -> Path:
+        return self.control_dir / "signing.key"
+
+    @property
+    def seals_url(self) -> str:
+        return f"file://{self.path / 'seals'}"
+
+    @property
     def redis_socket(self) -> Path:
         return self.control_dir / "valkey.sock"
 

@@ -11,6 +11,7 @@ from domain.errors import CorralError
 from store.engine import open_engine
 from store.master_keys import add_key, master_keys
 from store.rewrapping import rewrap_all
+from store.signing import new_signing_key
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make and rotate the platform's own keys.")
 new = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make a key.")
@@ -22,6 +23,9 @@ HomeOption = Annotated[Path | None, typer.Option("--home", help="Folder of corra
 FileOption = Annotated[
     Path | None, typer.Option("--file", envvar="CORRAL_SECRETS_KEY_FILE", help="The file of master keys.")
 ]
+SigningFileOption = Annotated[
+    Path | None, typer.Option("--file", envvar="CORRAL_SIGNING_KEY_FILE", help="The file of signing keys.")
+]
 
 
 @new.command("secrets")
@@ -29,6 +33,13 @@ def new_secrets_key(home: HomeOption = None, file: FileOption = None) -> None:
     """Add a master key to the file; the newest seals from now on, and the others still open what they sealed."""
     path = _file(home, file)
     print(f"master key {add_key(path)} is the newest of {path}; run: corrald keys rotate secrets")
+
+
+@new.command("signing")
+def new_signing(home: HomeOption = None, file: SigningFileOption = None) -> None:
+    """Make a key that signs receipts and seals from now on; the public parts of those before it stay in the file."""
+    path = file or (Home.default() if home is None else Home(home.absolute())).signing_key_file
+    print(f"{new_signing_key(path).key_id} signs from the next start of api and control on, by {path}")
 
 
 @rotate.command("secrets")

@@ -19,7 +19,7 @@ from api.settings import ApiSettings
 from control.settings import ControlSettings
 from corrald import demo as demo_command
 from corrald import doctor as doctor_command
-from corrald import fleet, keeping, keys
+from corrald import fleet, keeping, keys, seals
 from corrald.first_start import new_admin_key, prepare_database
 from corrald.home import Home
 from corrald.refusals import Refusal, explained
@@ -46,6 +46,8 @@ app = typer.Typer(
 app.add_typer(keys.app, name="keys")
 app.add_typer(fleet.app)
 app.add_typer(keeping.app)
+app.command()(seals.seal)
+app.command()(seals.verify_ledger)
 console = Console(soft_wrap=True)
 
 HomeOption = Annotated[

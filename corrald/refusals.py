@@ -9,6 +9,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from corrald.home import HomeUnusable
 from store.master_keys import BadKeyFile
+from store.signing import SigningKeyUnusable
 from worker.service import CannotServe
 
 SETTINGS = "Settings"
@@ -28,7 +29,7 @@ def explained() -> Iterator[None]:
     """
     try:
         yield
-    except (BadKeyFile, CannotServe, HomeUnusable, SettingsError) as error:
+    except (BadKeyFile, CannotServe, HomeUnusable, SettingsError, SigningKeyUnusable) as error:
         raise Refusal(str(error)) from error
     except ValidationError as error:
         if not error.title.endswith(SETTINGS):

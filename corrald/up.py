@@ -16,6 +16,7 @@ from corrald.supervisor import Child, Supervisor, python_child
 from corrald.valkey import private_server
 from store.engine import open_engine
 from store.master_keys import add_key
+from store.signing import new_signing_key
 from worker import credential
 
 
@@ -82,6 +83,8 @@ def running(
         try:
             if not settings.home.secrets_key_file.exists():
                 add_key(settings.home.secrets_key_file)
+            if not settings.home.signing_key_file.exists():
+                new_signing_key(settings.home.signing_key_file)
             first = prepare_database(engine)
             if first.admin_key:
                 tell_key(first.admin_key)
@@ -105,6 +108,8 @@ def _children(settings: UpSettings, database_url: str, new_join_token: Callable[
         "CORRAL_REDIS_URL": redis_url,
         "CORRAL_STORAGE_URL": home.storage_url,
         "CORRAL_SECRETS_KEY_FILE": os.environ.get("CORRAL_SECRETS_KEY_FILE") or str(home.secrets_key_file),
+        "CORRAL_SIGNING_KEY_FILE": os.environ.get("CORRAL_SIGNING_KEY_FILE") or str(home.signing_key_file),
+        "CORRAL_SEALS_URL": os.environ.get("CORRAL_SEALS_URL") or home.seals_url,
         "CORRAL_TLS_CERT_FILE": "",  # its parts talk over the loopback address, which no certificate names
         "CORRAL_TLS_KEY_FILE": "",
     }

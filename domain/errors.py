@@ -23,6 +23,7 @@ CorralError
 │   ├── LogGap             a piece of a log that begins beyond what is held
 │   ├── NoSealingKey       nothing secret can be kept: the server has no key for it
 │   ├── CannotUnseal       what was sealed does not open
+│   ├── NoSigningKey       nothing can be signed: the server has no key for it
 │   └── SecretGone         a secret that a job names was deleted
 ├── Away                   something that Corral needs does not answer: asking again may help
 │   ├── SealingAway        the program that wraps keys
@@ -231,6 +232,15 @@ class StorageAway(Away):
 
     def __init__(self) -> None:
         super().__init__("the storage of inputs, logs and artifacts does not answer", "try again")
+
+
+class NoSigningKey(Conflict):
+    code = "no_signing_key"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server has no signing key", "its operator makes one and names it: CORRAL_SIGNING_KEY_FILE"
+        )
 
 
 class Limit(CorralError):

@@ -57,10 +57,16 @@ class Flaw:
     problem: str
 
 
-def entry_hash(prev_hash: str, fields: Mapping[str, Field]) -> str:
-    """SHA-256, as hex, of the entry's fields and the hash before it, as canonical JSON.
+def canonical_json(document: object) -> str:
+    """The one text of a document of objects, lists, text, whole numbers, truth values and null.
 
-    Canonical: one object with the keys sorted, no white space, ASCII only, `prev_hash` among the keys.
+    Keys sorted, no white space, ASCII only. The SDK has the same function, so that it can check without a server.
+    """
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def entry_hash(prev_hash: str, fields: Mapping[str, Field]) -> str:
+    """SHA-256, as hex, of the entry's fields and the hash before it, as canonical JSON: `prev_hash` is one of the keys.
 
     Raises:
         ValueError: a field is neither text nor a whole number nor null, is named like a hash, or `seq` is missing.
@@ -70,8 +76,7 @@ def entry_hash(prev_hash: str, fields: Mapping[str, Field]) -> str:
     for name, value in fields.items():
         if value is not None and type(value) not in (str, int):
             raise ValueError(f"{name} is neither text nor a whole number nor null")
-    text = json.dumps({**fields, "prev_hash": prev_hash}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(canonical_json({**fields, "prev_hash": prev_hash}).encode("ascii")).hexdigest()
 
 
 def verify_chain(entries: Iterable[ChainEntry], expected_head: ChainHead | None = None) -> Flaw | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlmodel import Session
 
 from domain import budget
+from domain.calendar import Period
 from domain.errors import Conflict, Invalid
 from domain.forecast import DAY_US, HOUR_US, spent_at
 from domain.ids import JobId, TenantId
@@ -18,7 +19,7 @@ from store.locks import lock_quotas
 from store.parking import let_go_payable
 from store.purses import payers, purses_of, set_bound, warned_of
 from store.tenants import below, tenant
-from store.usage import Sum, usage
+from store.usage import Question, Sum, usage
 
 WEEK_US = 7 * DAY_US
 END_US = 2**62
@@ -102,13 +103,14 @@ def state(session: Session, tenant_id: TenantId, key_id: str | None, days: int) 
     for key in payers(session, owner, key_id).keys:
         standings += _standings(session, key, _of_key(session, running, key), now)
     since = (now // DAY_US - days + 1) * DAY_US
-    used = usage(session, sorted(tenants), ["day"], since, None)
+    found = usage(session, Question(sorted(tenants), ["day"], since)).own
+    used = {key[0].from_us // DAY_US: each for key, each in found.items() if isinstance(key[0], Period)}
     return BudgetState(
         tenant_id=owner,
         now=now,
         total_micro=_budget(session, owner),
         standings=standings,
-        days={day: used.get((day,), Sum()) for day in range(since // DAY_US, now // DAY_US + 1)},
+        days={day: used.get(day, Sum()) for day in range(since // DAY_US, now // DAY_US + 1)},
         running_micro_per_hour=sum(each.rate_of(Unit.MONEY) for each in own),
         running_gpus_milli=sum(each.share_milli for each in own),
     )

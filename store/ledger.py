@@ -1,6 +1,6 @@
 """The ledger: entries appended to the tenant's chain, never changed; and the look back that proves it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlalchemy import func
 from sqlmodel import Session, col, select
@@ -131,14 +131,19 @@ def _span(line: Posting, allocation: Allocation, parts: Iterable[Interval]) -> t
     return until_us - abs(line.duration_us), until_us
 
 
-def append(session: Session, entry: LedgerEntry) -> None:
-    """Add it to its tenant's chain, whose row is locked until the transaction's end."""
+def append(session: Session, entry: LedgerEntry, sign: Callable[[LedgerEntry], str] | None = None) -> None:
+    """Add it to its tenant's chain, whose row is locked until the transaction's end.
+
+    Args:
+        sign: makes a signature of what has its place and its hash.
+    """
     tenant = session.exec(
         select(Tenant).where(Tenant.id == entry.tenant_id).with_for_update().execution_options(populate_existing=True)
     ).one()
     entry.seq = tenant.chain_length + 1
     entry.prev_hash = tenant.chain_head or GENESIS
     entry.hash = entry_hash(entry.prev_hash, sealed_fields(entry))
+    entry.signature = None if sign is None else sign(entry)
     tenant.chain_length, tenant.chain_head = entry.seq, entry.hash
     session.add(entry)
     session.flush()

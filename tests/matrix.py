@@ -15,7 +15,7 @@ SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", st
 OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
 """What needs no key."""
 SOME_ID = "0" * 26
-UNKNOWN = {"tenant_id": f"ten_{SOME_ID}", "name": "x", "sha256": "sha256:" + "0" * 64}
+UNKNOWN = {"tenant_id": f"ten_{SOME_ID}", "name": "x", "number": "1", "sha256": "sha256:" + "0" * 64}
 """What a parameter of a path is filled with where nothing better is known: well-formed, and of nobody. Ids need no
 line: the API looks at their form only."""
 MADE: dict[str, Callable[[Actor], str]] = {

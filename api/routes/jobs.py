@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from corral.accounts import LedgerEntryView
 from corral.cluster import Empty
 from corral.contract import Page
 from corral.jobs import AttemptView, EventView, JobSpec, JobView
+from corral.ledger import LedgerEntryView
 from fastapi import APIRouter, Query
 from sqlmodel import Session
 from starlette.responses import Response
@@ -18,8 +18,8 @@ from api.parts import AppSettings
 from api.paths import JobPath, TenantQuery
 from api.submission import submission
 from api.transactions import Reading, Writing
-from api.views.accounts import entry_view
 from api.views.jobs import attempt_view, event_view, job_view, queued_view
+from api.views.usage import entry_view
 from domain.errors import CorralError
 from store import jobs, requests
 from store.jobs import AttemptRecord, NumberedEvent

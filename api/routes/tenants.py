@@ -1,6 +1,6 @@
-"""Tenants, their quotas and the check of their ledgers. Who has a role at one may look at it and those below."""
+"""Tenants, their quotas Who has a role at one may look at it and those below."""
 
-from corral.accounts import LedgerCheck, TenantSpec, TenantView
+from corral.accounts import TenantSpec, TenantView
 from corral.cluster import Empty
 from corral.contract import Page
 from corral.quotas import QuotaSpec, QuotaView
@@ -16,7 +16,7 @@ from api.quota_terms import IfVersion, rules_of, shown
 from api.transactions import Reading, Writing
 from api.views.accounts import tenant_view
 from domain.quota_terms import QuotaRules
-from store import ledger, tenants
+from store import tenants
 from store.paging import Position
 from store.quota_settings import set_quota
 
@@ -91,17 +91,3 @@ def put_quota(
     set_quota(session, tenant_id, rules_of(body), if_version)
     tell.wake()
     return shown(session, tenant_id, response)
-
-
-@router.get("/{tenant_id}/ledger/verify")
-def verify_ledger(tenant_id: TenantPath, caller: AdminCaller, session: Reading) -> LedgerCheck:
-    """Whether its chain is sound, and where it first is not."""
-    tenants.tenant(session, tenant_id)
-    entries, flaw = ledger.verify(session, tenant_id)
-    return LedgerCheck(
-        tenant_id=tenant_id,
-        is_sound=flaw is None,
-        entries=entries,
-        first_bad_seq=None if flaw is None else flaw.seq,
-        problem="" if flaw is None else flaw.problem,
-    )

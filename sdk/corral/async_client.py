@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -12,6 +12,7 @@ import httpx2
 from corral.answers import problem_of
 from corral.call import Call
 from corral.calls import jobs as calls
+from corral.calls import ledger as ledger_calls
 from corral.config import Settings, find_settings
 from corral.contract import Page
 from corral.downloads import Incoming
@@ -19,6 +20,7 @@ from corral.errors import ApiError
 from corral.following import Following, LogEvent
 from corral.input_tar import pack
 from corral.jobs import ArtifactView, InputView, JobSpec, JobView
+from corral.ledger import UsageFormat
 from corral.operations import AsyncSender, Operations
 from corral.retries import retry_rule, stop_after, wait_seconds
 from corral.sending import (
@@ -158,6 +160,19 @@ class AsyncClient(Operations, AsyncSender):
             return incoming.target
 
         return await self._patiently(call, exchange)
+
+    def usage_export(self, format: UsageFormat, group_by: Sequence[str] = (), **asked: Any) -> AsyncIterator[bytes]:
+        """Usage as `csv`, or the ledger's lines as `focus` rows, piece by piece; the rest as for `usage`."""
+        return self._pieces(ledger_calls.usage_export(format, group_by, **asked))
+
+    def chain_export(self, *, tenant_id: str | None = None) -> AsyncIterator[bytes]:
+        """Every entry of a tenant's chain, a line of JSON each, piece by piece."""
+        return self._pieces(ledger_calls.chain_export(tenant_id=tenant_id))
+
+    async def _pieces(self, call: Call[Any]) -> AsyncIterator[bytes]:
+        async with self._stream(call) as response:
+            async for piece in response.aiter_bytes(CHUNK_BYTES):
+                yield piece
 
     async def _patiently(self, call: Call[Any], exchange: Callable[[], Awaitable[T]]) -> T:
         retrying = AsyncRetrying(

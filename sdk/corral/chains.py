@@ -9,10 +9,15 @@ GENESIS = "0" * 64
 Field = str | int | None
 
 
+def canonical_json(document: object) -> bytes:
+    """The one text of a document: keys sorted, no white space, ASCII only. The server hashes and signs this."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
 def entry_hash(fields: Mapping[str, Field]) -> str:
     """SHA-256, as hex, of an entry's fields but its own hash: canonical JSON, keys sorted, ASCII, no white space."""
     hashed = {name: value for name, value in fields.items() if name != "hash"}
-    return hashlib.sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+    return hashlib.sha256(canonical_json(hashed)).hexdigest()
 
 
 def first_bad(entries: Iterable[Mapping[str, Field]], length: int, head: str) -> tuple[int, str] | None:

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -11,6 +11,7 @@ import httpx2
 from corral.answers import problem_of
 from corral.call import Call
 from corral.calls import jobs as calls
+from corral.calls import ledger as ledger_calls
 from corral.config import Settings, find_settings
 from corral.contract import Page
 from corral.downloads import Incoming
@@ -19,6 +20,7 @@ from corral.following import Following, LogEvent
 from corral.handles import Job
 from corral.input_tar import pack
 from corral.jobs import ArtifactView, InputView, JobSpec, JobView
+from corral.ledger import UsageFormat
 from corral.operations import Operations, Sender
 from corral.retries import retry_rule, stop_after, wait_seconds
 from corral.sending import (
@@ -160,6 +162,18 @@ class Client(Operations, Sender):
         """
         call = calls.artifact_content(job_id, artifact.name)
         return self._patiently(call, lambda: self._download(call, Incoming(artifact, directory)))
+
+    def usage_export(self, format: UsageFormat, group_by: Sequence[str] = (), **asked: Any) -> Iterator[bytes]:
+        """Usage as `csv`, or the ledger's lines as `focus` rows, piece by piece; the rest as for `usage`."""
+        return self._pieces(ledger_calls.usage_export(format, group_by, **asked))
+
+    def chain_export(self, *, tenant_id: str | None = None) -> Iterator[bytes]:
+        """Every entry of a tenant's chain, a line of JSON each, piece by piece."""
+        return self._pieces(ledger_calls.chain_export(tenant_id=tenant_id))
+
+    def _pieces(self, call: Call[Any]) -> Iterator[bytes]:
+        with self._stream(call) as response:
+            yield from response.iter_bytes(CHUNK_BYTES)
 
     def _patiently(self, call: Call[Any], exchange: Callable[[], T]) -> T:
         retrying = Retrying(

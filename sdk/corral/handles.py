@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corral.accounts import LedgerEntryView
 from corral.following import LogChunk
 from corral.jobs import ArtifactView, AttemptView, EventView, JobView
+from corral.ledger import LedgerEntryView
 from corral.lines import split_lines
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from api.settings import ApiSettings
 from store.engine import open_engine, writing
 from store.keys import mint_key
 from store.master_keys import add_key
+from store.signing import new_signing_key
 
 NOWHERE = "unix:///nonexistent/corral-test-redis.sock"
 """The API needs no Redis; hints are dropped."""
@@ -26,8 +27,15 @@ def settings(database_url: str, tmp_path: Path) -> ApiSettings:
     """Settings of an API process."""
     key_file = tmp_path / "secrets.key"
     add_key(key_file)
-    storage_url = f"file://{tmp_path}/storage"
-    return ApiSettings(database_url=database_url, redis_url=NOWHERE, storage_url=storage_url, secrets_key_file=key_file)
+    signing_key_file = tmp_path / "signing.key"
+    new_signing_key(signing_key_file)
+    return ApiSettings(
+        database_url=database_url,
+        redis_url=NOWHERE,
+        storage_url=f"file://{tmp_path}/storage",
+        secrets_key_file=key_file,
+        signing_key_file=signing_key_file,
+    )
 
 
 @pytest.fixture

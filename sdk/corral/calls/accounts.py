@@ -1,23 +1,11 @@
-"""Requests about tenants, prices and usage."""
-
-from collections.abc import Sequence
+"""Requests about tenants."""
 
 from corral.accounts import (
-    LedgerCheck,
     TenantSpec,
     TenantView,
-    UsageView,
 )
 from corral.call import PAGE_LIMIT, Call, act, create, get, place
 from corral.contract import Page
-
-
-def usage(
-    group_by: Sequence[str] = (), *, since: int | None = None, until: int | None = None, tenant_id: str | None = None
-) -> Call[UsageView]:
-    """What the ledger says, by any of tenant, model, job, day and cause; times in microseconds since the epoch."""
-    groups = ",".join(group_by) or None
-    return get(place("usage"), UsageView, group_by=groups, since=since, until=until, tenant_id=tenant_id)
 
 
 def tenants() -> Call[Page[TenantView]]:
@@ -43,8 +31,3 @@ def suspend_tenant(tenant_id: str) -> Call[TenantView]:
 def resume_tenant(tenant_id: str) -> Call[TenantView]:
     """It may start jobs again (admin)."""
     return act(place("tenants", tenant_id, "resume"), TenantView, is_repeatable=True)
-
-
-def verify_ledger(tenant_id: str) -> Call[LedgerCheck]:
-    """Whether a tenant's chain is sound, and where it first is not (admin)."""
-    return get(place("tenants", tenant_id, "ledger", "verify"), LedgerCheck)

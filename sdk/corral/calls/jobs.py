@@ -6,10 +6,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
-from corral.accounts import LedgerEntryView
 from corral.call import PAGE_LIMIT, Call, act, create, get, place, query
 from corral.contract import Page
 from corral.jobs import ArtifactView, AttemptView, EventView, InputView, JobSpec, JobView
+from corral.ledger import LedgerEntryView
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,16 @@ from corral.cli import (
     jobs,
     keys,
     logs,
+    proofs,
     quota,
     secrets,
     show,
     submit,
+    usage,
     webhooks,
 )
+from corral.cli.admin import adjustments, images, ledger, nodes, prices, tenants
 from corral.cli.admin import budget as tenant_budget
-from corral.cli.admin import images, ledger, nodes, prices, tenants
 from corral.cli.admin import keys as tenant_keys
 from corral.cli.admin import quota as tenant_quota
 from corral.cli.output import note, print_failure
@@ -36,7 +38,7 @@ app = typer.Typer(
 )
 for command in (
     account.login, jobs.ps, show.show, logs.logs, jobs.cancel, jobs.hold, jobs.release,
-    artifacts.artifacts, account.usage, budget.budget, catalogue.images, catalogue.gpus, account.whoami,
+    artifacts.artifacts, proofs.receipt, budget.budget, catalogue.images, catalogue.gpus, account.whoami,
 ):  # fmt: skip
     app.command()(command)
 # what follows the program's name is the program's, with or without the two dashes
@@ -46,6 +48,7 @@ app.add_typer(secrets.app, name="secrets")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(quota.app, name="quota")
+app.add_typer(usage.app, name="usage")
 
 admin = typer.Typer(no_args_is_help=True, help="For admins.", rich_markup_mode=None)
 for name, part in (
@@ -54,6 +57,8 @@ for name, part in (
     ("images", images.app), ("prices", prices.app), ("ledger", ledger.app),
 ):  # fmt: skip
     admin.add_typer(part, name=name)
+admin.command()(adjustments.adjust)
+admin.command("adjustments")(adjustments.list_adjustments)
 app.add_typer(admin, name="admin")
 
 

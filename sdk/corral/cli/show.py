@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from corral.accounts import LedgerEntryView
 from corral.cli.jobs import devices_text, outcome_text
 from corral.cli.numbers import moment_text, money_text, pull_text, seconds_text
 from corral.cli.options import AsJson, JobId, connect
 from corral.cli.output import print_fields, print_json, print_line, print_table
 from corral.cli.text import command_text, count_text
 from corral.jobs import AttemptView, EventView, JobView, Resources
+from corral.ledger import LedgerEntryView
 from corral.quantities import duration_text, size_text
 
 
