@@ -6,12 +6,13 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import docker as engine_library
+import engines
 import services
 from redis_parts import eventually
 
-from sandbox.engine_client import EngineClient
 from sandbox.engine_facts import static_busybox
 from sandbox.local_image import busybox_layer
 
@@ -41,13 +42,11 @@ def a_registry(folder: Path) -> Iterator[str]:
     output.close()
 
 
-def pushed_image(registry: str, name: str, extra: dict[str, bytes] | None = None) -> str:
+def pushed_image(registry: str, name: str, extra: dict[str, bytes] | None = None, **config: Any) -> str:
     """The pinned reference of an image of this test's own, which the engine has forgotten again."""
     repository = f"{registry}/corral/{name}"
     layer = busybox_layer(static_busybox(), {"etc/of": f"{registry} {name}".encode(), **(extra or {})})
-    engine = EngineClient()
-    image_id = engine.import_image(layer, f"corral-test/{name}:{registry.rpartition(':')[2]}")
-    engine.close()
+    image_id = engines.an_image(config, layer=layer)
     with closing(engine_library.APIClient()) as api:
         api.tag(image_id, repository, "pushed")
         lines = list(api.push(repository, "pushed", stream=True, decode=True))
