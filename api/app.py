@@ -120,7 +120,7 @@ async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> Asyn
     hints = Hints(settings.redis_url)
     limits = RateLimits(settings.redis_url, metrics)
     keyring = None if settings.signing_key_file is None else read_keyring(settings.signing_key_file)
-    storage = await anyio.to_thread.run_sync(Storage, settings.storage_url)
+    storage = await anyio.to_thread.run_sync(Storage, settings.storage_url, settings.storage_options)
     try:
         async with ChangeListener(settings.redis_url) as listener:
             app.state.settings = settings

@@ -1,6 +1,7 @@
 """What an API process can be told, from the environment (`CORRAL_…`) or by whoever composes it."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,7 +17,9 @@ class ApiSettings(BaseSettings):
     database_url: str
     redis_url: str
     storage_url: str
-    """Where inputs, logs and artifacts live, as fsspec writes it: `file:///var/lib/corral/storage`."""
+    """Where inputs, logs and artifacts live: `file:///var/lib/corral/storage`, or `s3://bucket/prefix`."""
+    storage_options: dict[str, Any] = Field(default={}, repr=False)
+    """As JSON; s3fs's own options for S3, such as `endpoint_url`. Credentials and region: the usual AWS variables."""
 
     secrets_key_file: Path | None = None
     """Master keys under which secrets are kept, as `corrald keys new secrets` makes them."""

@@ -1,29 +1,59 @@
-"""Bytes in the store that fsspec names. Everything here blocks: routes that stream call it in threads.
+"""Bytes in the store that fsspec names: a folder, or a bucket of S3. Everything here blocks: routes call it in threads.
 
-What is written appears whole or not at all: it is written beside its place, and moved there.
+What is written appears whole or not at all: in a folder it is written beside its place, and moved there; in a bucket an
+object is there once its upload is complete.
 """
 
+import errno
 import hashlib
+import io
+import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import fsspec
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
-from domain.errors import NotFound, TooLarge
+from domain.errors import NotFound, StorageAway, TooLarge
 
 CHUNK_BYTES = 256 * 1024
+S3_OPTIONS: Final[Mapping[str, Any]] = {
+    "use_listings_cache": False,  # other processes write there too
+    "default_fill_cache": False,
+    "skip_instance_cache": True,
+    "config_kwargs": {"connect_timeout": 3, "read_timeout": 20, "retries": {"max_attempts": 2, "mode": "standard"}},
+}
+S3_TRIES: Final = 2
+"""Of s3fs, around each of those; a client of ours waits meanwhile."""
+
+log = logging.getLogger(__name__)
 
 
 class Storage:
     """A tree of objects, named by relative paths."""
 
-    def __init__(self, url: str) -> None:
-        self._fs, root = fsspec.core.url_to_fs(url)
+    def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
+        """`options` are fsspec's own for this kind of store. A bucket is asked nothing yet, and is never made."""
+        self._is_bucket = url.startswith("s3://")
+        own = S3_OPTIONS if self._is_bucket else {}
+        self._fs, root = fsspec.core.url_to_fs(url, **{**own, **(options or {})})
         self._root = root.rstrip("/")
-        self._fs.makedirs(f"{self._root}/incoming", exist_ok=True)
+        if self._is_bucket:
+            self._fs.retries = S3_TRIES
+        else:
+            self._fs.makedirs(f"{self._root}/incoming", exist_ok=True)
+
+    def is_answering(self) -> bool:
+        """Whether the folder or the bucket is there now."""
+        try:
+            with _there():
+                return bool(self._fs.exists(self._root.partition("/")[0] if self._is_bucket else self._root))
+        except StorageAway:
+            return False
 
     def upload(self, bytes_max: int) -> "Upload":
         """A new object, of at most that many bytes; it has no name until it is kept."""
@@ -31,18 +61,16 @@ class Storage:
 
     def put(self, name: str, data: bytes) -> None:
         """Store a small object. Not forced to the disk: a log is not worth the wait."""
-        temporary = self.temporary_path()
-        with self._fs.open(temporary, "wb") as stream:
-            stream.write(data)
-        self.move(temporary, name)
+        self.put_all(name, iter((data,)))
 
     def put_all(self, name: str, chunks: Iterator[bytes]) -> None:
         """Store an object of many pieces."""
-        temporary = self.temporary_path()
-        with self._fs.open(temporary, "wb") as stream:
+        place = self.path(name) if self._is_bucket else self.temporary_path()
+        with _there(), self._fs.open(place, "wb") as stream:
             for chunk in chunks:
                 stream.write(chunk)
-        self.move(temporary, name)
+        if not self._is_bucket:
+            self.move(place, name)
 
     def read(self, name: str, begin: int, end: int) -> bytes:
         """The bytes from `begin` on and before `end`, as far as there are any.
@@ -51,12 +79,13 @@ class Storage:
             NotFound: there is no such object.
         """
         try:
-            with self._fs.open(self.path(name), "rb") as stream:
-                stream.seek(begin)
-                data: bytes = stream.read(end - begin)
+            with _there():
+                data: bytes = self._fs.cat_file(self.path(name), start=begin, end=end)
                 return data
         except FileNotFoundError:
             raise NotFound("object") from None
+        except _BeyondEnd:
+            return b""
 
     def chunks(self, name: str, begin: int, end: int) -> Iterator[bytes]:
         """The same, a piece at a time."""
@@ -70,36 +99,43 @@ class Storage:
         Names alone: asking for more would fail on an object that goes away meanwhile.
         """
         try:
-            entries: list[str] = self._fs.ls(self.path(folder), detail=False, refresh=True)
+            with _there():
+                entries: list[str] = self._fs.ls(self.path(folder), detail=False, refresh=True)
         except FileNotFoundError:
             return frozenset()
         return frozenset(entry.rsplit("/", 1)[-1] for entry in entries)
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
-        return bool(self._fs.exists(self.path(name)))
+        with _there():
+            return bool(self._fs.exists(self.path(name)))
 
     def remove(self, name: str) -> None:
         """Remove an object; one that is gone already stays gone."""
         try:
-            self._fs.rm_file(self.path(name))
+            with _there():
+                self._fs.rm_file(self.path(name))
         except FileNotFoundError:
             return
 
     def move(self, temporary: str, name: str) -> None:
         """Give what was written its name, in the place of what had it."""
         target = self.path(name)
-        self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
-        self._fs.mv(temporary, target)
+        with _there():
+            if not self._is_bucket:
+                self._fs.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+            self._fs.mv(temporary, target)
 
     def open_stream(self, temporary: str, mode: Literal["rb", "wb"]) -> Any:
         """A temporary object, to be written or to be looked at."""
-        return self._fs.open(temporary, mode)
+        with _there():
+            return self._fs.open(temporary, mode)
 
     def remove_temporary(self, temporary: str) -> None:
         """Remove what never got its name."""
-        if self._fs.exists(temporary):
-            self._fs.rm_file(temporary)
+        with _there():
+            if self._fs.exists(temporary):
+                self._fs.rm_file(temporary)
 
     def temporary_path(self) -> str:
         """A name that nobody else has."""
@@ -133,7 +169,8 @@ class Upload:
 
     def close(self) -> None:
         """Nothing more is done with it."""
-        self._stream.close()
+        with _there():
+            self._stream.close()
         if not self._is_kept:
             self._storage.remove_temporary(self._temporary)
 
@@ -147,15 +184,16 @@ class Upload:
         if self._size > self._bytes_max:
             raise TooLarge(f"at most {self._bytes_max} bytes are taken")
         self._digest.update(chunk)
-        self._stream.write(chunk)
+        with _there():
+            self._stream.write(chunk)
 
     def finish(self) -> Uploaded:
         """All has arrived: force it to the disk, where the store is one."""
-        self._stream.flush()
-        descriptor: Callable[[], int] | None = getattr(self._stream, "fileno", None)
-        if descriptor is not None:
-            os.fsync(descriptor())
-        self._stream.close()
+        with _there():
+            self._stream.flush()
+            if (descriptor := _descriptor(self._stream)) is not None:
+                os.fsync(descriptor)
+            self._stream.close()
         return Uploaded(self._size, f"sha256:{self._digest.hexdigest()}")
 
     def reopened(self) -> Any:
@@ -166,3 +204,33 @@ class Upload:
         """Give it its name."""
         self._storage.move(self._temporary, name)
         self._is_kept = True
+
+
+class _BeyondEnd(Exception):
+    """Nothing stands where a bucket was asked to read from."""
+
+
+@contextmanager
+def _there() -> Iterator[None]:
+    """Let through that something is missing; whatever else a store fails with, it can be asked again later.
+
+    Raises:
+        StorageAway: it does not do its work.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, BotoCoreError, ClientError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EINVAL and "range" in str(error).lower():
+            raise _BeyondEnd from error
+        log.error("the storage fails: %s: %s", type(error).__name__, error)
+        raise StorageAway from error
+
+
+def _descriptor(stream: Any) -> int | None:
+    """Of a file on this machine; a bucket's has none."""
+    try:
+        return int(stream.fileno())
+    except (AttributeError, io.UnsupportedOperation):
+        return None

@@ -106,7 +106,7 @@ def _children(settings: UpSettings, database_url: str, new_join_token: Callable[
     env = {
         "CORRAL_DATABASE_URL": database_url,
         "CORRAL_REDIS_URL": redis_url,
-        "CORRAL_STORAGE_URL": home.storage_url,
+        "CORRAL_STORAGE_URL": os.environ.get("CORRAL_STORAGE_URL") or home.storage_url,
         "CORRAL_SECRETS_KEY_FILE": os.environ.get("CORRAL_SECRETS_KEY_FILE") or str(home.secrets_key_file),
         "CORRAL_SIGNING_KEY_FILE": os.environ.get("CORRAL_SIGNING_KEY_FILE") or str(home.signing_key_file),
         "CORRAL_SEALS_URL": os.environ.get("CORRAL_SEALS_URL") or home.seals_url,
@@ -142,7 +142,16 @@ def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], s
 def _without_database() -> Mapping[str, str]:
     """A worker holds no credential of the control plane, even where its parent has one in its environment."""
     return dict.fromkeys(
-        ("CORRAL_DATABASE_URL", "CORRAL_TEST_POSTGRES_URL", "CORRAL_SECRETS_KEY_FILE", "CORRAL_SECRETS_KMS_COMMAND"), ""
+        (
+            "CORRAL_DATABASE_URL",
+            "CORRAL_TEST_POSTGRES_URL",
+            "CORRAL_SECRETS_KEY_FILE",
+            "CORRAL_SECRETS_KMS_COMMAND",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_SESSION_TOKEN",
+        ),
+        "",
     )
 
 

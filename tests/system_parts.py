@@ -16,6 +16,7 @@ from books import assert_books_agree
 from corral import Client
 from corral.accounts import TenantSpec
 from corral.identity import KeySpec
+from corral.jobs import IsolationLevel
 from corral.prices import PriceSpec
 from corral.quotas import GpuQuota, QuotaSpec
 from redis_parts import eventually
@@ -24,9 +25,12 @@ from sqlmodel import col, select
 from corrald.first_start import join_token, prepare_database
 from corrald.valkey import private_server
 from store.engine import open_engine, reading
+from store.master_keys import add_key
 from store.tables import Attempt, Gpu
 
 ROOT = Path(__file__).parents[1]
+START_SECONDS = 120
+"""A service is there in two seconds, on a machine that has nothing else to do."""
 SERVICES = ("valkey", "api", "control", "worker")
 
 
@@ -43,7 +47,14 @@ class Network:
 class System:
     """Valkey, API, control and a worker on one database; `services` are started in that order."""
 
-    def __init__(self, folder: Path, database_url: str, gpus: int = 4, network: Network | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        database_url: str,
+        gpus: int = 4,
+        network: Network | None = None,
+        level: IsolationLevel = "process",
+    ) -> None:
         """`network`: API and Valkey are reached as from another machine, instead of plainly on this one."""
         self.folder = folder
         self.engine = open_engine(database_url)
@@ -54,11 +65,14 @@ class System:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         admin_key = prepare_database(self.engine).admin_key
         assert admin_key
+        add_key(folder / "secrets.key")
+        self.level = level
         self._env = {
             "CORRAL_DATABASE_URL": database_url,
             "CORRAL_REDIS_URL": f"unix://{self._valkey}",
             "CORRAL_STORAGE_URL": f"file://{folder / 'storage'}",
             "CORRAL_HEARTBEAT_SECONDS": "1",
+            "CORRAL_SECRETS_KEY_FILE": str(folder / "secrets.key"),
             **(network.service_env if network else {}),
         }
         self._node_env = {
@@ -67,7 +81,7 @@ class System:
             "CORRAL_DATA_DIR": str(folder / "node"),
             "CORRAL_NODE_NAME": "node-1",
             "CORRAL_SIMULATED_GPUS": str(gpus),
-            "CORRAL_LEVELS": "process",
+            "CORRAL_LEVELS": level,
             "CORRAL_CPUS_MILLI": "64000",  # so that devices, and not the machine's CPUs, are what is scarce
             "CORRAL_JOIN_TOKEN": join_token(self.engine, "node-1"),
             **(network.node_env if network else {}),
@@ -77,11 +91,11 @@ class System:
         self.admin = Client(self.url, admin_key)
         self.tenant_id = self.add_tenant("lab", gpus=gpus)
         self.tenant = Client(self.url, self.key_of(self.tenant_id))
-        eventually(lambda: any(node.levels for node in self.admin.nodes()), 30)
+        eventually(lambda: any(node.levels for node in self.admin.nodes()), START_SECONDS)
 
     def add_tenant(self, name: str, gpus: int) -> str:
-        tenant = self.admin.create_tenant(TenantSpec(name=name, default_isolation="process"))
-        quota = QuotaSpec(gpus=[GpuQuota(model="*", limit=gpus)], isolation_levels=["process"], most_running=1000)
+        tenant = self.admin.create_tenant(TenantSpec(name=name, default_isolation=self.level))
+        quota = QuotaSpec(gpus=[GpuQuota(model="*", limit=gpus)], isolation_levels=[self.level], most_running=1000)
         self.admin.set_tenant_quota(tenant.id, quota)
         self.admin.set_price(PriceSpec(model="*", micro_per_gpu_hour=3_600_000_000))
         return tenant.id
@@ -101,9 +115,9 @@ class System:
         env = self._node_env if name == "worker" else self._env
         self._spawn(name, (sys.executable, "-m", "corrald.main", *arguments), env)
         if name == "api":
-            eventually(self._is_answering, 30)
+            eventually(self._is_answering, START_SECONDS)
         if name == "worker":
-            eventually((self.folder / "node" / "poke.sock").is_socket, 30)
+            eventually((self.folder / "node" / "poke.sock").is_socket, START_SECONDS)
 
     def kill(self, name: str) -> None:
         """kill -9, with no chance to say anything. `celery` and `runner` are found below the worker."""

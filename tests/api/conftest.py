@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from actors import Actor, a_tenant
@@ -23,7 +24,13 @@ IMAGE = "sha256:" + "a" * 64
 
 
 @pytest.fixture
-def settings(database_url: str, tmp_path: Path) -> ApiSettings:
+def storage_settings(tmp_path: Path) -> dict[str, Any]:
+    """Where bytes are kept."""
+    return {"storage_url": f"file://{tmp_path}/storage"}
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, storage_settings: dict[str, Any]) -> ApiSettings:
     """Settings of an API process."""
     key_file = tmp_path / "secrets.key"
     add_key(key_file)
@@ -32,9 +39,9 @@ def settings(database_url: str, tmp_path: Path) -> ApiSettings:
     return ApiSettings(
         database_url=database_url,
         redis_url=NOWHERE,
-        storage_url=f"file://{tmp_path}/storage",
         secrets_key_file=key_file,
         signing_key_file=signing_key_file,
+        **storage_settings,
     )
 
 
