@@ -22,6 +22,7 @@ from api.routes import (
     artifacts,
     audit,
     budget,
+    docs,
     gpus,
     health,
     images,
@@ -95,6 +96,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
         version="0.1.0",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         responses={"default": {"model": Problem, "description": "A problem, with a stable code."}},
     )
@@ -104,6 +106,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
         v1.include_router(resource.router)
     app.include_router(v1)
     app.include_router(health.router)
+    app.include_router(docs.router)
     problems.install(app)
     app.add_middleware(BodyGuard, bytes_max=settings.json_bytes_max, seconds=settings.body_seconds)
     app.add_middleware(

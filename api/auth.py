@@ -91,11 +91,11 @@ def _admitted(session: Session, token: str, request: Request) -> Caller:
     if rights.own_jobs_only:
         _check_own_jobs(session, found.key_id, str(tag), request.path_params.get("job_id"))
     named = request.path_params.get("tenant_id") or request.query_params.get("tenant_id")
-    if named is None or rights.tenant_id is None or not re.fullmatch(ID_PATTERN, named):
+    if named is None or not re.fullmatch(ID_PATTERN, named):
         return Caller(found)  # what is no id is refused where it is read
     if not reaches_tenant(session, rights.tenant_id, named):
         raise NotFound("tenant")
-    return Caller(found, TenantId(named))
+    return Caller(found, None if rights.tenant_id is None else TenantId(named))
 
 
 def _check_own_jobs(session: Session, key_id: KeyId, tag: str, job_id: str | None) -> None:

@@ -51,7 +51,12 @@ def test_what_goes_wrong_inside_stays_inside(client: TestClient, caplog: pytest.
 
 
 def test_the_documents_are_open(client: TestClient) -> None:
-    assert client.get("/docs").status_code == 200
+    page = client.get("/docs")
+    assert page.status_code == 200
+    assert "/v1/jobs/{job_id}" in page.text
+    assert "<script" not in page.text
+    assert "http" not in page.text.replace("https://", "", page.text.count("https://example"))
+    assert "script-src" not in page.headers["content-security-policy"]
     document = client.get("/openapi.json").json()
     assert "/v1/jobs" in document["paths"]
     assert "Problem" in document["components"]["schemas"]
