@@ -13,7 +13,7 @@ from api.views.quotas import quota_view
 from domain.errors import Invalid
 from domain.quota_terms import GpuTerms, QuotaRules
 from domain.scheduling.snapshot import WHOLE_GPU
-from store.quota_settings import grants_in_force, path_rows
+from store.quota_settings import grants_in_force, path_months, path_rows
 
 _TAG = re.compile(r'"([0-9]{1,18})"', re.ASCII)
 
@@ -34,12 +34,15 @@ def rules_of(spec: QuotaSpec) -> QuotaRules:
         highest_priority=None if spec.highest_priority is None else PRIORITIES.index(spec.highest_priority),
         isolation_levels=None if spec.isolation_levels is None else tuple(spec.isolation_levels),
         images=None if spec.images is None else tuple(spec.images),
+        gpu_hours_per_month=spec.gpu_hours_per_month,
+        money_micro_per_month=spec.money_micro_per_month,
     )
 
 
 def shown(session: Session, tenant_id: str, response: Response) -> QuotaView:
     """The quota as it applies now; its version stands in the answer's ETag too."""
-    view = quota_view(path_rows(session, tenant_id), grants_in_force(session, tenant_id))
+    grants = grants_in_force(session, tenant_id)
+    view = quota_view(path_rows(session, tenant_id), path_months(session, tenant_id), grants)
     response.headers["ETag"] = f'"{view.version}"'
     return view
 

@@ -41,6 +41,10 @@ class QuotaRules:
     highest_priority: int | None = None
     isolation_levels: tuple[str, ...] | None = None
     images: tuple[str, ...] | None = None
+    gpu_hours_per_month: int | None = None
+    """In a calendar month, UTC."""
+    money_micro_per_month: int | None = None
+    """The same, in millionths of the currency."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from sqlalchemy import bindparam, update
 from sqlmodel import Session, col, select
 
+from domain.budget import GPU_HOUR_US, MONTHLY, TOTAL, Purse, Unit
 from domain.errors import GuaranteesExceedLimit, NotFound, QuotaChanged
 from domain.ids import TenantId
 from domain.quota import claim
@@ -31,6 +32,7 @@ from store.base import table_of
 from store.clock import now_us
 from store.events import record
 from store.locks import lock_quotas, tree
+from store.purses import purses_of, set_bound
 from store.quotas import ensure_row, parents
 from store.tables import Quota, QuotaRequest, Tenant
 
@@ -79,6 +81,9 @@ def set_quota(session: Session, tenant_id: str, rules: QuotaRules, if_version: i
     session.flush()
     apply_bounds(session, tenant_id)
     check_promises(session, tenant_id)
+    hours = rules.gpu_hours_per_month
+    set_bound(session, tenant_id, tenant_id, Unit.GPU_TIME, None if hours is None else hours * GPU_HOUR_US, MONTHLY)
+    set_bound(session, tenant_id, tenant_id, Unit.MONEY, rules.money_micro_per_month, MONTHLY)
     data = {model: asdict(terms) for model, terms in rules.gpus.items()}
     most = {"most_queued": everything.most_queued, "most_running": everything.most_running}
     record(session, "quota_set", tenant_id=tenant_id, data={"gpus": data, "version": everything.version, **most})
@@ -131,6 +136,14 @@ def quota_rows(session: Session, tenant_id: str) -> Mapping[str, Quota]:
 def path_rows(session: Session, tenant_id: str) -> Sequence[Mapping[str, Quota]]:
     """The rows of the tenant, of the one above it, and so on up to the root."""
     return [quota_rows(session, each) for each in reversed(tree(session, tenant_id))]
+
+
+def path_months(session: Session, tenant_id: str) -> Sequence[Mapping[Unit, Purse]]:
+    """Of the tenant, of the one above it, and so on: the purses of this calendar month."""
+    return [
+        {purse.unit: purse for purse in purses_of(session, each) if purse.period != TOTAL}
+        for each in reversed(tree(session, tenant_id))
+    ]
 
 
 def grants_in_force(session: Session, tenant_id: str) -> Sequence[QuotaRequest]:

@@ -23,7 +23,7 @@ MADE: dict[str, Callable[[Actor], str]] = {
     "job_id": lambda owner: str(owner.made("/jobs", a_job())["id"]),
     "key_id": lambda owner: str(owner.made("/keys", {"name": "target"})["id"]),
     "request_id": lambda owner: str(
-        owner.made("/quota/requests", {"model": "*", "limit": 1, "reason": "more", "until": 2**61})["id"]
+        owner.made("/quota/requests", {"model": "*", "limit": 1, "reason": "more", "until": 2**57})["id"]
     ),
 }
 """How a tenant comes to have one, for a parameter that names something of a tenant's."""

@@ -16,6 +16,7 @@ from corral.quotas import (
     RunningOver,
 )
 
+from domain.budget import GPU_HOUR_US, Purse, Unit
 from domain.ids import JobId, TenantId
 from domain.quota_terms import (
     DEFAULT_HIGHEST_PRIORITY,
@@ -34,7 +35,7 @@ Path = Sequence[Mapping[str, Quota]]
 """The rows of a tenant, of the one above it, and so on, by model."""
 
 
-def quota_view(path: Path, grants: Sequence[QuotaRequest]) -> QuotaView:
+def quota_view(path: Path, months: Sequence[Mapping[Unit, Purse]], grants: Sequence[QuotaRequest]) -> QuotaView:
     """A tenant's quota as it applies, and what is used of it."""
     rows = [each[ANY_MODEL] for each in path]
     own = rows[0]
@@ -47,6 +48,10 @@ def quota_view(path: Path, grants: Sequence[QuotaRequest]) -> QuotaView:
     def common(name: str, value: Callable[[Quota], Sequence[str] | None]) -> list[str] | None:
         found, steps[name] = _common(map(value, rows))
         return found
+
+    def monthly(name: str, unit: Unit, size: int) -> int | None:
+        found, steps[name] = _least(each[unit].bound if unit in each else None for each in months)
+        return None if found is None else found // size
 
     levels = common("isolation_levels", lambda row: row.isolation_levels)
     return QuotaView.model_validate(
@@ -66,10 +71,12 @@ def quota_view(path: Path, grants: Sequence[QuotaRequest]) -> QuotaView:
             ],
             "isolation_levels": list(DEFAULT_ISOLATION_LEVELS) if levels is None else levels,
             "images": common("images", lambda row: row.images),
+            "gpu_hours_per_month": monthly("gpu_hours_per_month", Unit.GPU_TIME, GPU_HOUR_US),
+            "money_micro_per_month": monthly("money_micro_per_month", Unit.MONEY, 1),
             "steps_up": steps,
-            "own": _own(path[0]),
+            "own": _own(path[0], months[0]),
             "grants": [request_view(each) for each in grants],
-            "over": _over(path[0]),
+            "over": _over(path[0], months[0]),
         }
     )
 
@@ -162,7 +169,7 @@ def _gpus(milli: int | None) -> int | None:
     return None if milli is None else milli // WHOLE_GPU
 
 
-def _own(rows: Mapping[str, Quota]) -> dict[str, Any]:
+def _own(rows: Mapping[str, Quota], month: Mapping[Unit, Purse]) -> dict[str, Any]:
     """What is set for the tenant itself, as it is sent; what is inherited is left out."""
     everything = rows[ANY_MODEL]
     longest_us, priority = everything.longest_time_limit_us, everything.highest_priority
@@ -173,6 +180,8 @@ def _own(rows: Mapping[str, Quota]) -> dict[str, Any]:
         "highest_priority": None if priority is None else PRIORITIES[priority],
         "isolation_levels": everything.isolation_levels,
         "images": everything.images,
+        "gpu_hours_per_month": month[Unit.GPU_TIME].bound // GPU_HOUR_US if Unit.GPU_TIME in month else None,
+        "money_micro_per_month": month[Unit.MONEY].bound if Unit.MONEY in month else None,
     }
     gpus = [_own_row(rows[model]) for model in sorted(rows) if rows[model].is_set]
     return {"gpus": gpus, **{name: value for name, value in said.items() if value is not None}}
@@ -188,7 +197,7 @@ def _own_row(row: Quota) -> dict[str, Any]:
     return {"model": row.model, **{name: value for name, value in said.items() if value is not None}}
 
 
-def _over(rows: Mapping[str, Quota]) -> list[str]:
+def _over(rows: Mapping[str, Quota], month: Mapping[Unit, Purse]) -> list[str]:
     over = [
         f"gpus:{model}"
         for model, row in sorted(rows.items())
@@ -199,4 +208,5 @@ def _over(rows: Mapping[str, Quota]) -> list[str]:
         over.append("queued")
     if everything.most_running is not None and everything.running_used > everything.most_running:
         over.append("running")
+    over += [f"{unit} in this month" for unit, purse in sorted(month.items()) if purse.held + purse.spent > purse.bound]
     return over

@@ -8,6 +8,8 @@ from corral.quantities import Duration
 from pydantic import Field
 
 GPUS_MAX = 1_000_000
+LATEST_US = 253_402_300_799_000_000
+"""The end of the year 9999."""
 RequestState = Literal["asked", "withdrawn", "refused", "granted", "ended"]
 """`granted` is in force until its end, and `ended` from then on."""
 
@@ -42,6 +44,10 @@ class QuotaSpec(Request):
     isolation_levels: list[IsolationLevel] | None = Field(default=None, max_length=4)
     images: list[ImageName] | None = Field(default=None, max_length=1000)
     """Allowed images."""
+    gpu_hours_per_month: int | None = Field(default=None, ge=0, le=10**9)
+    """Most GPU-hours in a calendar month, UTC; what a job can use is held when it starts."""
+    money_micro_per_month: int | None = Field(default=None, ge=0, le=10**18)
+    """The same in millionths of the currency."""
 
 
 class GpuQuotaView(View):
@@ -94,6 +100,9 @@ class QuotaView(View):
     highest_priority: Priority
     isolation_levels: list[IsolationLevel]
     images: list[str] | None
+    gpu_hours_per_month: int | None = None
+    """None is no bound; what is used of it is in `GET /v1/budget`."""
+    money_micro_per_month: int | None = None
     steps_up: dict[str, int] = {}
     """Where each of these rules comes from: 0 the tenant's own quota, 1 that of the tenant above it, and so on."""
     own: dict[str, Any] = {}
@@ -113,7 +122,7 @@ class QuotaAsk(Request):
     guaranteed: int = Field(default=0, ge=0, le=GPUS_MAX)
     """So many more guaranteed."""
     reason: Line
-    until: int = Field(ge=0, le=2**62)
+    until: int = Field(ge=0, le=LATEST_US)
     """When it ends, in microseconds since the epoch."""
 
 
@@ -122,7 +131,7 @@ class QuotaGrantSpec(Request):
 
     limit: int | None = Field(default=None, ge=0, le=GPUS_MAX)
     guaranteed: int | None = Field(default=None, ge=0, le=GPUS_MAX)
-    until: int | None = Field(default=None, ge=0, le=2**62)
+    until: int | None = Field(default=None, ge=0, le=LATEST_US)
     answer: Line | None = None
 
 

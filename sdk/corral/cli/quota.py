@@ -4,7 +4,7 @@ import time
 from typing import Annotated
 
 import typer
-from corral.cli.numbers import moment_text, moment_us
+from corral.cli.numbers import moment_text, moment_us, money_text
 from corral.cli.options import AsJson, OfTenant, connect, maybe_tenant_id, read
 from corral.cli.output import print_fields, print_json, print_line, print_table
 from corral.quantities import duration_text, duration_us
@@ -107,10 +107,20 @@ def print_quota(view: QuotaView) -> None:
             ("priority", f"at most {view.highest_priority}{inherited('highest_priority')}"),
             ("isolation", (", ".join(view.isolation_levels) or "none") + inherited("isolation_levels")),
             ("images", images + inherited("images")),
+            ("GPU hours", _monthly(view.gpu_hours_per_month, inherited("gpu_hours_per_month"))),
+            ("money", _monthly(_money(view.money_micro_per_month), inherited("money_micro_per_month"))),
             *(("granted", f"{_more_text(each)} until {moment_text(each.until)}") for each in view.grants),
             ("over", "; ".join(view.over)),
         ]
     )
+
+
+def _monthly(bound: object, origin: str) -> str:
+    return "" if bound is None else f"at most {bound} a month{origin}"
+
+
+def _money(micro: int | None) -> str | None:
+    return None if micro is None else money_text(micro)
 
 
 def _model(row: GpuQuotaView) -> str:

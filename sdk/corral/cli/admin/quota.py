@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from corral.cli.numbers import moment_text
+from corral.cli.numbers import moment_text, money_micro
 from corral.cli.options import AsJson, TenantRef, connect, pairs, read, tenant_id
 from corral.cli.output import print_fields, print_json, print_line, print_table
 from corral.cli.quota import END_HELP, RequestId, end_us, print_quota, print_request
@@ -29,6 +29,8 @@ RULES = {
     "priority": "highest_priority",
     "isolation": "isolation_levels",
     "images": "images",
+    "gpu-hours": "gpu_hours_per_month",
+    "money": "money_micro_per_month",
 }
 """Rules that can be left to the tenant above, by the options that set them."""
 
@@ -54,6 +56,8 @@ TimeLimit = Annotated[str | None, typer.Option(help="Longest time limit of a job
 Priority = Annotated[str | None, typer.Option(help="Highest priority.")]
 Isolation = Annotated[list[str] | None, typer.Option(help="An allowed level; repeat.")]
 Image = Annotated[list[str] | None, typer.Option(help="An allowed image; repeat.")]
+GpuHours = Annotated[int | None, typer.Option(help="Most GPU-hours in a calendar month.")]
+Money = Annotated[str | None, typer.Option(help="Most money in a calendar month, such as 2500.00.")]
 AllImages = Annotated[bool, typer.Option("--all-images", help="Allow all that the tenant above may use.")]
 Inherit = Annotated[
     list[str] | None,
@@ -84,13 +88,15 @@ def set_quota(
     priority: Priority = None,
     isolation: Isolation = None,
     image: Image = None,
+    gpu_hours: GpuHours = None,
+    money: Money = None,
     all_images: AllImages = False,
     inherit: Inherit = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a tenant's quota; what is not named stays as it is."""
     rows = _rows(gpus, guaranteed, borrowable, lendable)
-    rules = _rules(most_queued, most_running, time_limit, priority, isolation, image)
+    rules = _rules(most_queued, most_running, time_limit, priority, isolation, image, gpu_hours, _money(money))
     dropped = _dropped(inherit, all_images)
     with connect() as client:
         of, spec, version = _changed(client, tenant, rows, no_gpus or (), rules, dropped)
@@ -111,13 +117,15 @@ def preview_quota(
     priority: Priority = None,
     isolation: Isolation = None,
     image: Image = None,
+    gpu_hours: GpuHours = None,
+    money: Money = None,
     all_images: AllImages = False,
     inherit: Inherit = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what such a change would do now, and change nothing."""
     rows = _rows(gpus, guaranteed, borrowable, lendable)
-    rules = _rules(most_queued, most_running, time_limit, priority, isolation, image)
+    rules = _rules(most_queued, most_running, time_limit, priority, isolation, image, gpu_hours, _money(money))
     dropped = _dropped(inherit, all_images)
     with connect() as client:
         of, spec, _ = _changed(client, tenant, rows, no_gpus or (), rules, dropped)
@@ -190,6 +198,10 @@ def _changed(
     gpus = [{"model": model, **had.get(model, {}), **rows.get(model, {})} for model in kept]
     spec = read(lambda: QuotaSpec(gpus=[GpuQuota(**row) for row in gpus], **{**own, **rules}))
     return of, spec, view.version
+
+
+def _money(text: str | None) -> int | None:
+    return None if text is None else read(lambda: money_micro(text))
 
 
 def _limit(text: str) -> int | None:
