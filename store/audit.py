@@ -22,7 +22,7 @@ from domain.ids import TenantId
 from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
 from store.base import table_of
 from store.ids import id_at
-from store.tables import ApiKey, AuditChain, AuditEntry, Job, Webhook
+from store.tables import ApiKey, AuditChain, AuditEntry, Job, QuotaRequest, Webhook
 from store.tenants import below
 
 PLATFORM = "platform"
@@ -42,7 +42,7 @@ _MOVE = update(_CHAIN).where(_IS_IT).values(length=bindparam("new_length"), head
 _ADD = insert(_ENTRY)
 _OWNERS = {
     prefix: select(table_of(row).c.tenant_id).where(table_of(row).c.id == bindparam("of"))
-    for prefix, row in (("job", Job), ("key", ApiKey), ("whk", Webhook))
+    for prefix, row in (("job", Job), ("key", ApiKey), ("whk", Webhook), ("ask", QuotaRequest))
 }
 """By an id's prefix: whose the thing is."""
 

@@ -14,6 +14,7 @@ from sqlmodel import Session, col, select
 from domain.errors import Invalid, InvalidTransition, NotFound
 from domain.ids import TenantId
 from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU
+from store.audit import Change, append
 from store.clock import now_us
 from store.events import record
 from store.ids import new_id
@@ -156,6 +157,7 @@ def end_due(session: Session, request_id: str) -> bool:
     if found.state != GRANTED or found.until_us > now_us(session):
         return False
     _end(session, found, "its time was over")
+    append(session, Change(found.tenant_id, "quota_grant_ended", target=found.id))
     return True
 
 

@@ -68,6 +68,9 @@ def tenant_trees(draw: st.DrawFn) -> tuple[TenantShare, ...]:
             gpu_used_milli=used | {"*": sum(used.values())},
             running_limit=draw(st.none() | st.integers(0, 5)),
             running=draw(st.integers(0, 3)),
+            gpu_promised_milli=draw(
+                st.dictionaries(st.sampled_from([*MODELS, "*"]), st.integers(1, 4).map(lambda gpus: gpus * 1000))
+            ),
         )
         made.append(tenant)
     return tuple(made)
