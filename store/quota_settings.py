@@ -9,9 +9,10 @@ from dataclasses import asdict
 from sqlalchemy import bindparam, update
 from sqlmodel import Session, col, select
 
-from domain.budget import GPU_HOUR_US, MONTHLY, TOTAL, Purse, Unit
+from domain.budget import GPU_HOUR_US
 from domain.errors import GuaranteesExceedLimit, NotFound, QuotaChanged
 from domain.ids import TenantId
+from domain.purse import MONTHLY, TOTAL, Purse, Unit
 from domain.quota import claim
 from domain.quota_terms import (
     DEFAULT_HIGHEST_PRIORITY,
@@ -60,7 +61,7 @@ def set_quota(session: Session, tenant_id: str, rules: QuotaRules, if_version: i
 
     Raises:
         NotFound: there is no such tenant.
-        QuotaChanged: somebody else has set it since.
+        QuotaChanged: somebody else has set it otherwise since.
         Invalid: a row contradicts itself.
         GuaranteesExceedLimit: more would be guaranteed than there may be.
     """
@@ -72,18 +73,21 @@ def set_quota(session: Session, tenant_id: str, rules: QuotaRules, if_version: i
         ensure_row(session, tenant_id, model)
     rows = quota_rows(session, tenant_id)
     everything = rows[ANY_MODEL]
-    if if_version is not None and if_version != everything.version:
-        raise QuotaChanged(everything.version)
     for model, row in rows.items():
         _set_terms(row, rules.gpus.get(model))
     _set_rest(everything, rules, is_root=len(tree(session, tenant_id)) == 1)
+    if if_version is not None and if_version != everything.version:
+        months = {unit: purse.bound for unit, purse in path_months(session, tenant_id)[0].items()}
+        if months != _months(rules) or any(session.is_modified(row) for row in rows.values()):
+            raise QuotaChanged(everything.version)
+        return  # it is so already: the answer to the same change was lost, say
     everything.version += 1
     session.flush()
     apply_bounds(session, tenant_id)
     check_promises(session, tenant_id)
-    hours = rules.gpu_hours_per_month
-    set_bound(session, tenant_id, tenant_id, Unit.GPU_TIME, None if hours is None else hours * GPU_HOUR_US, MONTHLY)
-    set_bound(session, tenant_id, tenant_id, Unit.MONEY, rules.money_micro_per_month, MONTHLY)
+    months = _months(rules)
+    for unit in (Unit.GPU_TIME, Unit.MONEY):
+        set_bound(session, tenant_id, tenant_id, unit, months.get(unit), MONTHLY)
     data = {model: asdict(terms) for model, terms in rules.gpus.items()}
     most = {"most_queued": everything.most_queued, "most_running": everything.most_running}
     record(session, "quota_set", tenant_id=tenant_id, data={"gpus": data, "version": everything.version, **most})
@@ -191,6 +195,16 @@ def _set_rest(row: Quota, rules: QuotaRules, *, is_root: bool) -> None:
     row.longest_time_limit_us = row.longest_time_limit_us or DEFAULT_LONGEST_TIME_LIMIT_US
     row.highest_priority = DEFAULT_HIGHEST_PRIORITY if row.highest_priority is None else row.highest_priority
     row.isolation_levels = list(DEFAULT_ISOLATION_LEVELS) if row.isolation_levels is None else row.isolation_levels
+
+
+def _months(rules: QuotaRules) -> dict[Unit, int]:
+    """What a calendar month is bounded to."""
+    hours = rules.gpu_hours_per_month
+    bounds = {
+        Unit.GPU_TIME: None if hours is None else hours * GPU_HOUR_US,
+        Unit.MONEY: rules.money_micro_per_month,
+    }
+    return {unit: bound for unit, bound in bounds.items() if bound is not None}
 
 
 def _reserve_above(session: Session, tenant_id: str, model: str, grown: int) -> None:

@@ -16,8 +16,9 @@ from corral.quotas import (
     RunningOver,
 )
 
-from domain.budget import GPU_HOUR_US, Purse, Unit
+from domain.budget import GPU_HOUR_US
 from domain.ids import JobId, TenantId
+from domain.purse import Purse, Unit
 from domain.quota_terms import (
     DEFAULT_HIGHEST_PRIORITY,
     DEFAULT_ISOLATION_LEVELS,
