@@ -77,7 +77,7 @@ def take_checks(session: Session, node_id: str) -> list[tuple[str, SignatureRule
     ).all()
     known = {rule.rule_id: rule for rule in rules(session)} if waiting else {}
     taken = []
-    for check in waiting:
+    for check in sorted(waiting, key=lambda check: check.reference):  # the order in which all lock these rows
         is_taken = session.execute(
             update(ImageCheck)
             .where(col(ImageCheck.reference) == check.reference, col(ImageCheck.asked_us) == check.asked_us)

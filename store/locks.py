@@ -3,6 +3,7 @@
 platform admins' keys, then members (by id) → nodes (by id) → quota rows (from the root of the tenant tree down) → quota
 request → job → attempt → devices (by id) → tenant's chain → audit chains (by name).
 
+Rows of `image_check` (by reference) come after the nodes', and nothing is locked after them but the audit.
 Purses and holds change under the quota rows of their tenant and of all above it, and so need no place in the order.
 On SQLite a writing transaction holds the only write lock anyway.
 """
