@@ -14,6 +14,7 @@ from api.edge import Edge
 from api.following import Followers
 from api.logs import Logs
 from api.metrics import Metrics, served
+from api.oidc import Provider
 from api.openapi import say_who
 from api.rate_limits import RateLimits
 from api.rates import Rates
@@ -30,7 +31,9 @@ from api.routes import (
     jobs,
     keys,
     ledger,
+    login,
     logs,
+    members,
     node,
     node_files,
     nodes,
@@ -68,6 +71,8 @@ RESOURCES = (
     images,
     gpus,
     keys,
+    members,
+    login,
     secrets,
     signature_rules,
     tenants,
@@ -119,6 +124,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
 async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> AsyncIterator[None]:
     """What the routes share, from the start of the process to its end."""
     keys = master_keys(settings.secrets_key_file, settings.secrets_kms_command)
+    provider = Provider(settings) if settings.oidc.issuer else None
     engine = open_engine(settings.database_url, settings.transactions_max)
     hints = Hints(settings.redis_url)
     limits = RateLimits(settings.redis_url, metrics)
@@ -135,9 +141,12 @@ async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> Asyn
             app.state.keyring = keyring
             app.state.logs = Logs(storage, settings.log_bytes_max)
             app.state.followers = Followers(listener, settings.followers_max)
+            app.state.provider = provider
             await anyio.to_thread.run_sync(hints.warm)
             yield
     finally:
         await limits.close()
+        if provider is not None:
+            await provider.close()
         hints.close()
         engine.dispose()

@@ -1,11 +1,12 @@
 """What an API process can be told, from the environment (`CORRAL_…`) or by whoever composes it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from api.oidc_settings import OidcSettings
 from domain.webhooks import WebhookRules
 
 
@@ -32,6 +33,15 @@ class ApiSettings(BaseSettings):
     """Who bills, in exported FOCUS rows."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """That of all prices, by ISO 4217; a name only, nothing is converted."""
+    public_url: str = ""
+    """Where people reach this server, such as https://corral.example.org; needed for logins."""
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
+
+    @model_validator(mode="after")
+    def _knows_its_own_place(self) -> Self:
+        if self.oidc.issuer and not self.public_url:
+            raise ValueError("CORRAL_OIDC_ISSUER needs CORRAL_PUBLIC_URL")
+        return self
 
     json_bytes_max: int = 2 * 2**20
     """Largest JSON body: a command and an environment at their bounds, written with escapes, fit in."""

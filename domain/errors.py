@@ -4,6 +4,9 @@ CorralError
 ├── NotFound               no such thing, or it is another tenant's
 ├── Unauthenticated        no key, or one that does not count
 ├── Forbidden              the key's role does not reach that far
+│   ├── NotInvited          a person whom nobody has given a place
+│   ├── LoginOver           a login that is unknown, over or used
+│   ├── LoginRefused        the provider does not vouch for the person
 │   ├── BeyondScope         the key was made for other things
 │   ├── BeyondKey           the key was made for other images or levels
 │   ├── BeyondOwnRights     a key is asked for with more than its maker's rights
@@ -68,6 +71,31 @@ class Forbidden(CorralError):
 
     def __init__(self, needed: str) -> None:
         super().__init__(f"this needs the role {needed}", "ask an admin for a key with that role")
+
+
+class NotInvited(Forbidden):
+    code = "not_invited"
+
+    def __init__(self) -> None:
+        CorralError.__init__(
+            self,
+            "nobody has given you a place here",
+            "ask an admin to invite the address that your provider vouches for",
+        )
+
+
+class LoginOver(Forbidden):
+    code = "login_over"
+
+    def __init__(self) -> None:
+        CorralError.__init__(self, "this login is not known, is over, or was used already", "begin again")
+
+
+class LoginRefused(Forbidden):
+    code = "login_refused"
+
+    def __init__(self, why: str) -> None:
+        CorralError.__init__(self, f"the login is refused: {why}", "begin again, or ask your admin")
 
 
 class BeyondScope(Forbidden):

@@ -36,7 +36,9 @@ _KEYS = select_columns(
     _MEMBER.c.name.label("member_name"),
     _MEMBER.c.state.label("member_state"),
     _MEMBER.c.role.label("member_role"),
-).select_from(_KEY.outerjoin(_TENANT, _TENANT.c.id == _KEY.c.tenant_id).outerjoin(_MEMBER))
+).select_from(
+    _KEY.outerjoin(_TENANT, _TENANT.c.id == _KEY.c.tenant_id).outerjoin(_MEMBER, _MEMBER.c.id == _KEY.c.member_id)
+)
 _BY_PREFIX = _KEYS.where(_KEY.c.prefix == bindparam("of"))
 _BY_ID = _KEYS.where(_KEY.c.id == bindparam("of"))
 _STATE = select_columns(_TENANT.c.state).where(_TENANT.c.id == bindparam("of"))

@@ -12,7 +12,10 @@ from api.settings import ApiSettings
 from domain.roles import Role
 
 SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://matrix")
-OPEN = {("GET", "/healthz"), ("GET", "/readyz")}
+OPEN = {
+    ("GET", "/healthz"), ("GET", "/readyz"),
+    ("GET", "/v1/login"), ("GET", "/v1/login/callback"), ("POST", "/v1/login/token"),
+}  # fmt: skip
 """What needs no key."""
 SOME_ID = "0" * 26
 UNKNOWN = {"tenant_id": f"ten_{SOME_ID}", "name": "x", "number": "1", "sha256": "sha256:" + "0" * 64}
@@ -25,6 +28,7 @@ MADE: dict[str, Callable[[Actor], str]] = {
     "request_id": lambda owner: str(
         owner.made("/quota/requests", {"model": "*", "limit": 1, "reason": "more", "until": 2**57})["id"]
     ),
+    "member_id": lambda owner: str(owner.made("/members", {"email": "ada@example.org"})["id"]),
 }
 """How a tenant comes to have one, for a parameter that names something of a tenant's."""
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from corral.identity import KeyView, NewKey, Whoami
+from corral.identity import KeyView, MemberView, NewKey, Whoami
 
 from store.keys import Principal
-from store.tables import ApiKey
+from store.tables import ApiKey, Member
 
 
 def key_view(key: ApiKey) -> KeyView:
@@ -37,6 +37,11 @@ def whoami_view(found: Principal) -> Whoami:
             "expires_at": rights.expires_us,
         }
     )
+
+
+def member_view(member: Member) -> MemberView:
+    """A member."""
+    return MemberView.model_validate({**member.model_dump(), "created_at": member.created_us})
 
 
 def _key(key: ApiKey) -> dict[str, Any]:

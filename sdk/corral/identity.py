@@ -81,3 +81,38 @@ class Whoami(View):
     isolation_levels: list[str] | None = None
     own_jobs_only: bool = False
     expires_at: int | None = None
+
+
+class MemberSpec(Request):
+    """A person to be given a place."""
+
+    email: Annotated[str, StringConstraints(pattern=r"^[^@\s\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,190}$")]
+    """The address that the provider vouches for. It finds the place at the first login, and no more after that."""
+    name: Line | None = None
+    role: Role = "member"
+
+
+class MemberRole(Request):
+    """Another role for a member."""
+
+    role: Role
+
+
+class MemberView(View):
+    id: str
+    tenant_id: str | None
+    """None for the platform."""
+    role: Role
+    name: str
+    email: str | None
+    state: Literal["invited", "active"]
+    source: Literal["invitation", "claims"]
+    """`claims`: given by what the provider says at each login, and taken back with it."""
+    created_at: int
+
+
+class LoginCode(Request):
+    """The code that a person was shown, and what the program that waits for it has kept."""
+
+    code: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
+    verifier: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._~-]{43,128}$")]

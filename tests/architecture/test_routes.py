@@ -16,7 +16,7 @@ from api.settings import ApiSettings
 from api.transactions import AuditedWrites, _open_reading, _open_writing
 
 SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://routes")
-OPEN = {"/healthz", "/readyz", "/docs"}
+OPEN = {"/healthz", "/readyz", "/docs", "/login", "/login/callback", "/login/token"}
 
 
 def routes() -> list[APIRoute]:
