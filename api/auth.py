@@ -23,9 +23,8 @@ from domain.errors import BeyondScope, Forbidden, NotFound, TenantSuspended, Una
 from domain.ids import KeyId, NodeId, TenantId
 from domain.roles import Role
 from store import keys
-from store.join_tokens import check_join_token
 from store.key_rows import is_job_of
-from store.nodes import node_by_token
+from store.node_tokens import check_join_token, node_by_token, take_over
 from store.scopes import reaches_tenant
 
 TOKEN_CHARACTERS_MAX = 256
@@ -155,24 +154,33 @@ def _not_suspended(caller: Caller) -> Caller:
 
 
 async def _node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
-    node_id = await database.read(lambda session: node_of(session, token))
+    node_id = await _node_of(database, token)
     await request.app.state.rates.charge_node(node_id)
     request.state.actor = Actor(node_id, "node", is_staff=True)
     return node_id
 
 
-def node_of(session: Session, token: str) -> NodeId:
-    """The node whose token this is.
+async def _node_of(database: AppDatabase, token: str) -> NodeId:
+    """The node whose token this is; a renewed one, used for the first time, takes the place of the one before."""
+    node_id, is_first_use = await database.read(lambda session: node_of(session, token))
+    if is_first_use:
+        await database.write(lambda session: take_over(session, token))
+    return node_id
+
+
+def node_of(session: Session, token: str) -> tuple[NodeId, bool]:
+    """The node whose token this is, and whether it is a renewed one that was not used before.
 
     Raises:
         Unauthenticated: it is nobody's.
         Forbidden: it is a valid key, but not of a node.
     """
     try:
-        return NodeId(node_by_token(session, token).id)
+        node = node_by_token(session, token)
     except Unauthenticated:
         keys.authenticate(session, token)
         raise Forbidden("node") from None
+    return NodeId(node.id), node.next_token_sha256 == keys.hash_secret(token)
 
 
 NodeCaller = Annotated[NodeId, Depends(_node)]

@@ -9,7 +9,7 @@ from store.engine import writing
 from store.images import admit_image
 from store.keys import mint_key
 from store.migrate import migrate
-from store.nodes import make_join_token
+from store.node_tokens import make_join_token
 from store.tables import ApiKey, Image
 
 JOIN_TOKEN_US = 600_000_000

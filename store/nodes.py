@@ -1,7 +1,5 @@
 """Nodes and their devices: how they join, show life, and are taken out."""
 
-import hashlib
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from domain.errors import Conflict, NotFound, Unauthenticated
+from domain.errors import Conflict, NotFound
 from domain.ids import AttemptId, Fence
 from domain.states import AttemptState
 from domain.verdicts import Known, Named, SandboxVerdict, verdict
@@ -17,11 +15,7 @@ from store.assignments import Assigned
 from store.clock import now_us
 from store.devices_seen import DeviceSeen, see_devices
 from store.events import record
-from store.ids import new_id
-from store.tables import Attempt, Gpu, Job, JoinToken, Node
-
-TOKEN_BYTES = 32
-"""A credential is 256 random bits: nobody guesses it, so a plain SHA-256 of it may be kept."""
+from store.tables import Attempt, Gpu, Job, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,73 +47,6 @@ class Beat:
     assigned: tuple[Assigned, ...]
     is_news: bool
     """Something changed that could let a job start."""
-
-
-def hash_secret(secret: str) -> str:
-    """What is kept of a credential."""
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def make_join_token(session: Session, node_name: str, valid_us: int) -> tuple[str, JoinToken]:
-    """A token with which one node may join, once; its secret is not kept."""
-    secret = f"corraljoin_{secrets.token_urlsafe(TOKEN_BYTES)}"
-    now = now_us(session)
-    row = JoinToken(
-        id=new_id("tok"),
-        secret_sha256=hash_secret(secret),
-        node_name=node_name,
-        created_us=now,
-        expires_us=now + valid_us,
-    )
-    session.add(row)
-    session.flush()
-    return secret, row
-
-
-def join(session: Session, join_secret: str) -> tuple[Node, str]:
-    """A new node, and the token that is its own from now on. A node of that name that was here before comes back.
-
-    Raises:
-        Unauthenticated: the token is unknown, used or expired.
-        Conflict: a node of that name is alive.
-    """
-    now = now_us(session)
-    used = session.execute(
-        update(JoinToken)
-        .where(
-            col(JoinToken.secret_sha256) == hash_secret(join_secret),
-            col(JoinToken.used_us).is_(None),
-            col(JoinToken.expires_us) > now,
-        )
-        .values(used_us=now)
-    )
-    if used.rowcount != 1:  # type: ignore[attr-defined]
-        raise Unauthenticated
-    token = session.exec(select(JoinToken).where(JoinToken.secret_sha256 == hash_secret(join_secret))).one()
-    secret = f"corralnode_{secrets.token_urlsafe(TOKEN_BYTES)}"
-    node = session.exec(select(Node).where(Node.name == token.node_name)).first()
-    if node is None:
-        node = Node(id=new_id("nod"), name=token.node_name, token_sha256=hash_secret(secret), created_us=now)
-        session.add(node)
-    elif node.is_reachable and node.state != "lost" and node.beat > 0:
-        raise Conflict(f"a node named {token.node_name} is alive", "drain it and declare it lost first, or pick a name")
-    else:
-        node.token_sha256, node.state = hash_secret(secret), "ready"
-    session.flush()
-    record(session, "node_joined", node_id=node.id, text=f"node {node.name} joined")
-    return node, secret
-
-
-def node_by_token(session: Session, secret: str) -> Node:
-    """The node whose own token this is.
-
-    Raises:
-        Unauthenticated: it is nobody's.
-    """
-    node = session.exec(select(Node).where(Node.token_sha256 == hash_secret(secret))).first()
-    if node is None:
-        raise Unauthenticated
-    return node
 
 
 def register(session: Session, node_id: str, facts: Facts) -> Node:

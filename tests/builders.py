@@ -12,8 +12,8 @@ from domain.scheduling.snapshot import Placement
 from domain.states import JobState
 from store.clock import now_us
 from store.ids import new_id
+from store.keys import hash_secret
 from store.locks import lock_quotas, tree
-from store.nodes import hash_secret
 from store.prices import set_price
 from store.quota_settings import open_quota, set_quota
 from store.quotas import add_queued

@@ -33,7 +33,7 @@ from api.settings import ApiSettings
 from domain.ids import NodeId
 from domain.levels import Level
 from sandbox.bubblewrap import BubblewrapSandbox
-from store import nodes
+from store import node_tokens
 from store.assignments import Assigned, assign, lock_for
 from store.attempts import order_stop
 from store.ends import lose
@@ -145,7 +145,7 @@ class World:
         self.client = httpx2.Client(base_url=f"http://127.0.0.1:{port}")
         with writing(self.engine) as session:
             _, key = mint_key(session, None, "first")
-            self.join_token, _ = nodes.make_join_token(session, "n1", 3_600_000_000)
+            self.join_token, _ = node_tokens.make_join_token(session, "n1", 3_600_000_000)
         self.admin = Actor(self.client, key)  # type: ignore[arg-type]
         self.admin.made("/images", {"name": "host", "reference": "host"})
         self.tenant = a_tenant(self.admin, "acme")

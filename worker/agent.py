@@ -26,6 +26,7 @@ from worker.heartbeat import Heart, Pulse
 from worker.image_keeper import ImageKeeper, Keeping
 from worker.levels import Levels
 from worker.poke import Poke, PokeListener
+from worker.renewal import Renewal
 from worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Agent:
         )
         self._heart = Heart(pulse, api, self._contact, devices, self._leaving, settings.heartbeat_seconds)
         self._pokes = PokeListener(settings.poke_socket, self._heed)
+        self._renewal = Renewal(settings.data_dir, credential, api, settings.token_seconds)
         self._sweep_now = threading.Event()
         self._sweeper = threading.Thread(target=self._sweep, name="sweeper", daemon=True)
 
@@ -186,6 +188,7 @@ class Agent:
                 return
             try:
                 self._orphans.sweep()
+                self._renewal.renew_if_due()
                 if self._levels.probe_missing():
                     self._heart.register_again()
             except Exception:

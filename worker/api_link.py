@@ -29,6 +29,7 @@ from corral.node import (
     HeartbeatAnswer,
     ImageFindings,
     LogAnswer,
+    NodeToken,
     Order,
     Progress,
     Registered,
@@ -135,6 +136,10 @@ class ApiLink:
         """What was found in an image that this node was asked to look at."""
         headers = {"Content-Type": "application/json"}
         self._send("POST", "/images/findings", content=body.model_dump_json().encode(), headers=headers)
+
+    def renew_token(self) -> str:
+        """A new token for this node; the one in use works until the new one is first used."""
+        return _read(self._send("POST", "/token"), NodeToken).token
 
     def claim(self, attempt_id: AttemptId, fence: Fence) -> Order:
         """Take an attempt that is assigned to this node."""

@@ -40,6 +40,8 @@ class WorkerSettings(BaseSettings):
     """None: as the API says."""
     silence_seconds: float = Field(default=60.0, gt=0)
     """Nothing new is started when the last acknowledged heartbeat was sent longer ago."""
+    token_seconds: float = Field(default=86_400.0, gt=0)
+    """The node's token is renewed after so long."""
     attempts_max: int = Field(default=256, ge=1)
     """Most attempts held at once; more wait at the API."""
     pids_limit: int = Field(default=512, ge=16)

@@ -11,6 +11,7 @@ from corral.node import (
     Heartbeat,
     HeartbeatAnswer,
     ImageFindings,
+    NodeToken,
     Order,
     Progress,
     Registered,
@@ -39,7 +40,7 @@ from api.paths import AttemptPath
 from api.transactions import AppDatabase, Writing
 from domain.ids import NodeId
 from domain.images import rule_for
-from store import attempts, ends, image_checks, image_work, nodes, signature_rules
+from store import attempts, ends, image_checks, image_work, node_tokens, nodes, signature_rules
 from store.artifacts import writable
 from store.events import record
 from store.jobs import job_of
@@ -60,6 +61,12 @@ def register(
     return Registered(
         node_id=node.id, node_name=node.name, token=own_token, heartbeat_seconds=settings.heartbeat_seconds
     )
+
+
+@router.post("/token")
+def renew_token(node_id: NodeCaller, session: Writing) -> NodeToken:
+    """A new token for the node. The one it has works until the new one is first used."""
+    return NodeToken(token=node_tokens.renew(session, node_id))
 
 
 @router.post("/heartbeat")
@@ -156,5 +163,5 @@ def ended(
 
 
 def _joined(session: Session, token: str) -> tuple[NodeId, str]:
-    node, own_token = nodes.join(session, token)
+    node, own_token = node_tokens.join(session, token)
     return NodeId(node.id), own_token

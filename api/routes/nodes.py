@@ -13,7 +13,7 @@ from api.paging import AskedPage
 from api.paths import NodePath
 from api.transactions import Reading, Writing
 from api.views.cluster import node_view
-from store import devices, nodes
+from store import devices, node_tokens, nodes
 from store.node_loss import give_up_node
 from store.paging import Position
 
@@ -48,6 +48,13 @@ def resume(node_id: NodePath, caller: AdminCaller, session: Writing, tell: Tell,
     return node_view(devices.node(session, node_id))
 
 
+@router.post("/{node_id}/revoke")
+def revoke(node_id: NodePath, caller: AdminCaller, session: Writing, body: Empty | None = None) -> NodeView:
+    """End its credential, at once: nothing that it says counts any more, until it joins anew with a new token."""
+    node_tokens.revoke(session, node_id)
+    return node_view(devices.node(session, node_id))
+
+
 @router.post("/{node_id}/lost")
 def lost(node_id: NodePath, caller: AdminCaller, session: Writing, tell: Tell, body: Empty | None = None) -> NodeView:
     """Say that it is gone for good, and all that ran there with it: its attempts end, its jobs may run elsewhere.
@@ -67,5 +74,5 @@ def join_token(body: JoinTokenSpec, caller: AdminCaller, session: Writing, once:
 
 
 def _make_token(session: Session, body: JoinTokenSpec) -> JoinToken:
-    token, row = nodes.make_join_token(session, body.node_name, body.valid_seconds * 1_000_000)
-    return JoinToken(token=token, node_name=row.node_name, expires_at=row.expires_us)
+    token, row = node_tokens.make_join_token(session, body.node_name, body.valid_seconds * 1_000_000)
+    return JoinToken(id=row.id, token=token, node_name=row.node_name, expires_at=row.expires_us)

@@ -1,9 +1,9 @@
 """Nodes and devices, as they are shown."""
 
-from corral.cluster import GpuAvailability, NodeGpuView, NodeView
+from corral.cluster import GpuAvailability, JoinTokenView, NodeGpuView, NodeView
 
 from store.devices import Availability, NodeRecord
-from store.tables import Gpu, Node
+from store.tables import Gpu, JoinToken, Node
 
 
 def gpu_availability(kind: Availability) -> GpuAvailability:
@@ -37,8 +37,29 @@ def node_view(record: NodeRecord) -> NodeView:
             "memory_bytes_used": node.memory_bytes_used,
             "beat": node.beat,
             "last_beat_at": node.last_beat_us,
+            "token_made_at": node.token_made_us,
+            "revoked_at": node.revoked_us,
             "gpus": [_gpu(gpu) for gpu in record.gpus],
             "images": node.images,
+        }
+    )
+
+
+def join_token_view(token: JoinToken, now: int) -> JoinTokenView:
+    """A join token, without its secret."""
+    state = "expired" if token.expires_us <= now else "open"
+    if token.revoked_us is not None:
+        state = "revoked"
+    elif token.used_us is not None:
+        state = "used"
+    return JoinTokenView.model_validate(
+        {
+            "id": token.id,
+            "node_name": token.node_name,
+            "state": state,
+            "created_at": token.created_us,
+            "expires_at": token.expires_us,
+            "used_at": token.used_us,
         }
     )
 

@@ -49,6 +49,10 @@ class NodeView(View):
     memory_bytes_used: int
     beat: int
     last_beat_at: int | None
+    token_made_at: int | None = None
+    """When the credential that it uses was made; its worker renews it daily."""
+    revoked_at: int | None = None
+    """Since when nothing that it says counts; it has to join anew."""
     gpus: list[NodeGpuView]
     images: list[NodeImage]
     """What its worker has pulled, or is pulling."""
@@ -61,7 +65,19 @@ class JoinTokenSpec(Request):
     valid_seconds: int = Field(default=3600, ge=10, le=7 * 86400)
 
 
+class JoinTokenView(View):
+    """A token, without its secret."""
+
+    id: str
+    node_name: str
+    state: Literal["open", "used", "revoked", "expired"]
+    created_at: int
+    expires_at: int
+    used_at: int | None
+
+
 class JoinToken(View):
+    id: str
     token: str
     node_name: str
     expires_at: int

@@ -148,6 +148,12 @@ class HeldSandbox(Request):
     is_alive: bool
 
 
+class NodeToken(View):
+    """A renewed credential, which takes the place of the one before when it is first used."""
+
+    token: str
+
+
 class Heartbeat(Request):
     """A sign of life, every `heartbeat_seconds`."""
 

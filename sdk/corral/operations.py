@@ -168,6 +168,15 @@ class Operations:
     resume_node = Operation(cluster.resume_node)
     lose_node = Operation(cluster.lose_node)
     create_join_token = Operation(cluster.create_join_token)
+    revoke_node = Operation(cluster.revoke_node)
+    join_tokens = Listing(cluster.join_tokens)
+    revoke_join_token = Operation(cluster.revoke_join_token)
+
+    members = Listing(identity.members)
+    member = Operation(identity.member)
+    invite_member = Operation(identity.invite_member)
+    set_member_role = Operation(identity.set_member_role)
+    remove_member = Operation(identity.remove_member)
 
     audit = Listing(audit_calls.audit)
     verify_audit = Operation(audit_calls.verify_audit)

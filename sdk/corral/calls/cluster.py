@@ -1,7 +1,7 @@
 """Requests about nodes and devices."""
 
-from corral.call import PAGE_LIMIT, Call, act, create, get, place
-from corral.cluster import GpuAvailability, JoinToken, JoinTokenSpec, NodeView
+from corral.call import PAGE_LIMIT, Call, act, create, delete, get, place
+from corral.cluster import GpuAvailability, JoinToken, JoinTokenSpec, JoinTokenView, NodeView
 from corral.contract import Page
 
 
@@ -38,3 +38,18 @@ def lose_node(node_id: str) -> Call[NodeView]:
 def create_join_token(spec: JoinTokenSpec) -> Call[JoinToken]:
     """A token with which one node may join, once (admin)."""
     return create(place("nodes", "join-token"), JoinToken, spec)
+
+
+def revoke_node(node_id: str) -> Call[NodeView]:
+    """End its credential, at once (admin)."""
+    return act(place("nodes", node_id, "revoke"), NodeView, is_repeatable=True)
+
+
+def join_tokens() -> Call[Page[JoinTokenView]]:
+    """Every token with which a node could or can join (admin)."""
+    return get(place("join-tokens"), Page[JoinTokenView], limit=PAGE_LIMIT)
+
+
+def revoke_join_token(token_id: str) -> Call[None]:
+    """Let no node join with it any more (admin)."""
+    return delete(place("join-tokens", token_id))
