@@ -15,7 +15,7 @@ from api.following import Followers
 from api.logs import Logs
 from api.metrics import Metrics, served
 from api.oidc import Provider
-from api.openapi import say_who
+from api.openapi import say_who, scopes_of
 from api.rate_limits import RateLimits
 from api.rates import Rates
 from api.routes import (
@@ -112,6 +112,7 @@ def create_app(settings: ApiSettings) -> FastAPI:
         say_who(resource.router)
         v1.include_router(resource.router)
     app.include_router(v1)
+    app.state.scopes = scopes_of(resource.router for resource in RESOURCES)
     app.include_router(health.router)
     app.include_router(docs.router)
     problems.install(app)

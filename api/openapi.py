@@ -1,6 +1,6 @@
 """The document says of every operation who may use it: the least role, and the scope that a key with scopes needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fastapi import APIRouter
@@ -18,6 +18,12 @@ def say_who(router: APIRouter) -> None:
     for route in router.routes:
         if isinstance(route, APIRoute):
             route.openapi_extra = {**(route.openapi_extra or {}), **_who(route)}
+
+
+def scopes_of(routers: Iterable[APIRouter]) -> frozenset[str]:
+    """Every scope that a key can be given."""
+    said = [route.openapi_extra for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return frozenset(extra[SCOPE] for extra in said if extra is not None and SCOPE in extra)
 
 
 def _who(route: APIRoute) -> dict[str, Any]:

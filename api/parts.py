@@ -17,6 +17,11 @@ def _settings(request: Request) -> ApiSettings:
     return found
 
 
+def _scopes(request: Request) -> frozenset[str]:
+    found: frozenset[str] = request.app.state.scopes
+    return found
+
+
 def _storage(request: Request) -> Storage:
     found: Storage = request.app.state.storage
     return found
@@ -45,3 +50,5 @@ AppLogs = Annotated[Logs, Depends(_logs)]
 AppMasterKeys = Annotated[MasterKeys, Depends(_master_keys)]
 AppKeyring = Annotated[Keyring, Depends(_keyring)]
 """The keys that sign; a route that asks for them is refused where there are none."""
+AppScopes = Annotated[frozenset[str], Depends(_scopes)]
+"""Every scope that a key can be given."""

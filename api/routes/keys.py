@@ -6,9 +6,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.auth import ActiveCaller, TenantAdminCaller, TenantCaller
-from api.key_specs import asked_rights
+from api.key_specs import asked_rights, totals
 from api.once import AskedOnce
 from api.paging import AskedPage
+from api.parts import AppScopes
 from api.paths import KeyPath, TenantPath, TenantQuery
 from api.transactions import Reading, Writing
 from api.views.identity import key_view, new_key
@@ -33,17 +34,22 @@ def list_keys(
 
 @router.post("/keys", status_code=201, response_model=NewKey)
 def make_key(
-    body: KeySpec, caller: ActiveCaller, session: Writing, once: AskedOnce, tenant_id: TenantQuery = None
+    body: KeySpec,
+    caller: ActiveCaller,
+    session: Writing,
+    once: AskedOnce,
+    scopes: AppScopes,
+    tenant_id: TenantQuery = None,
 ) -> Response:
     """Make a key with at most the rights of this one: the caller's own, or a child of the caller's key.
 
     Its text is in this answer only: the same Idempotency-Key again is refused, not answered again.
     """
-    asked = asked_rights(body, caller.narrowed(tenant_id))
+    asked = asked_rights(body, caller.narrowed(tenant_id), scopes)
     return once.create(
         session,
         body,
-        lambda: new_key(*mint_from(session, caller.principal, body.name, asked, is_child=body.is_child)),
+        lambda: new_key(*mint_from(session, caller.principal, body.name, asked, totals(body), is_child=body.is_child)),
         is_secret=True,
     )
 
@@ -66,15 +72,22 @@ def list_tenant_keys(
 
 @router.post("/tenants/{tenant_id}/keys", status_code=201, response_model=NewKey)
 def make_tenant_key(
-    tenant_id: TenantPath, body: KeySpec, caller: TenantAdminCaller, session: Writing, once: AskedOnce
+    tenant_id: TenantPath,
+    body: KeySpec,
+    caller: TenantAdminCaller,
+    session: Writing,
+    once: AskedOnce,
+    scopes: AppScopes,
 ) -> Response:
     """Make a key of the tenant, which no person's leaving ends. Its text is in this answer only."""
-    asked = asked_rights(body, TenantId(tenant(session, tenant_id).id))
+    asked = asked_rights(body, TenantId(tenant(session, tenant_id).id), scopes)
     return once.create(
         session,
         body,
         lambda: new_key(
-            *mint_from(session, caller.principal, body.name, asked, is_child=body.is_child, of_tenant=True)
+            *mint_from(
+                session, caller.principal, body.name, asked, totals(body), is_child=body.is_child, of_tenant=True
+            )
         ),
         is_secret=True,
     )

@@ -1,13 +1,18 @@
 """Requests about keys and members, and whose key this is."""
 
-from corral.call import PAGE_LIMIT, Call, create, delete, get, patch, place
+from corral.call import PAGE_LIMIT, Call, act, create, delete, get, patch, place
 from corral.contract import Page
-from corral.identity import KeySpec, KeyView, MemberRole, MemberSpec, MemberView, NewKey, Role, Whoami
+from corral.identity import KeySpec, KeyView, LoginCode, MemberRole, MemberSpec, MemberView, NewKey, Role, Whoami
 
 
 def whoami() -> Call[Whoami]:
     """Whose key this is."""
     return get(place("whoami"), Whoami)
+
+
+def login_key(spec: LoginCode) -> Call[NewKey]:
+    """The key of a login, for the code that the person was shown."""
+    return act(place("login", "token"), NewKey, is_repeatable=False, body=spec)
 
 
 def keys(*, tenant_id: str | None = None) -> Call[Page[KeyView]]:

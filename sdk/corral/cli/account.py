@@ -4,6 +4,7 @@ import sys
 from typing import Annotated
 
 import typer
+from corral.cli.login import log_in
 from corral.cli.options import PATIENCE_SECONDS, AsJson, connect
 from corral.cli.output import note, print_fields, print_json
 from corral.client import Client
@@ -16,11 +17,15 @@ def login(
     key: Annotated[
         str | None, typer.Option(help="The key. Better left out: it is asked for, or read from standard input.")
     ] = None,
+    sso: Annotated[bool, typer.Option("--sso", help="Log in as a person, in a browser on any machine.")] = False,
+    tenant: Annotated[
+        str | None, typer.Option(help='With --sso, if you have a place at several: a tenant, or "platform".')
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a key against its server, and keep both for later."""
     url = url or typer.prompt("Server", err=True)
-    settings = checked(url, (key or _asked_key()).strip())
+    settings = log_in(url, tenant) if sso else checked(url, (key or _asked_key()).strip())
     with Client(settings.url, settings.key, patience_seconds=PATIENCE_SECONDS) as client:
         who = client.whoami()
     file = config_file()

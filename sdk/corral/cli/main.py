@@ -12,6 +12,7 @@ from corral.cli import (
     jobs,
     keys,
     logs,
+    members,
     proofs,
     quota,
     secrets,
@@ -44,6 +45,7 @@ for command in (
 # what follows the program's name is the program's, with or without the two dashes
 app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.add_typer(keys.app, name="keys")
+app.add_typer(members.app, name="members")
 app.add_typer(secrets.app, name="secrets")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhooks")

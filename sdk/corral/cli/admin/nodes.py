@@ -54,6 +54,7 @@ def show_node(node: NodeRef, as_json: AsJson = False) -> None:
             ("levels", ", ".join(found.levels) or "none"),
             *((level, "; ".join(reasons)) for level, reasons in found.level_reasons.items()),
             ("last beat", moment_text(found.last_beat_at)),
+            ("revoked", moment_text(found.revoked_at)),
         ]
     )
     print_line("")
@@ -125,6 +126,40 @@ def create_join_token(
         return
     note(f"for {made.node_name}, once, until {moment_text(made.expires_at)}:")
     print_line(made.token)
+
+
+@app.command("revoke")
+def revoke_node(node: NodeRef, as_json: AsJson = False) -> None:
+    """End a node's credential, at once; it has to join anew."""
+    with connect() as client:
+        _print_state(client.revoke_node(node_id(client, node)), as_json)
+
+
+@app.command("join-tokens")
+def list_join_tokens(as_json: AsJson = False) -> None:
+    """List the tokens with which nodes could or can join."""
+    with connect() as client:
+        found = list(client.join_tokens())
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("TOKEN", "NODE", "STATE", "EXPIRES", "USED"),
+        [(t.id, t.node_name, t.state, moment_text(t.expires_at), moment_text(t.used_at)) for t in found],
+    )
+
+
+@app.command("revoke-join-token")
+def revoke_join_token(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id.")], as_json: AsJson = False
+) -> None:
+    """Let no node join with a token any more."""
+    with connect() as client:
+        client.revoke_join_token(token)
+    if as_json:
+        print_json({"id": token, "state": "revoked"})
+    else:
+        print_line(f"{token} revoked")
 
 
 def _gpus_text(node: NodeView) -> str:
