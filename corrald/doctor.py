@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from api.storage import Storage
 from corrald.home import Home
 from corrald.machine import has_nvidia, probe
 from corrald.valkey import binary
@@ -45,9 +46,11 @@ class Finding:
     """Whether Corral cannot run here without it."""
 
 
-def run(home: Home, database_url: str | None, redis_url: str | None, *, as_json: bool) -> int:
+def run(
+    home: Home, database_url: str | None, redis_url: str | None, storage: Storage | None = None, *, as_json: bool
+) -> int:
     """Print the findings; 0 unless something is missing without which Corral cannot run here."""
-    findings = [finding for check in _checks(home, database_url, redis_url) for finding in check()]
+    findings = [finding for check in _checks(home, database_url, redis_url, storage) for finding in check()]
     levels = [finding for finding in findings if finding.what.startswith("level ")]
     is_hopeless = any(finding.is_needed and finding.mark == "missing" for finding in findings)
     is_walled = any(level.mark != "missing" for level in levels)
@@ -58,7 +61,9 @@ def run(home: Home, database_url: str | None, redis_url: str | None, *, as_json:
     return 1 if is_hopeless or not is_walled else 0
 
 
-def _checks(home: Home, database_url: str | None, redis_url: str | None) -> list[Callable[[], Iterator[Finding]]]:
+def _checks(
+    home: Home, database_url: str | None, redis_url: str | None, storage: Storage | None
+) -> list[Callable[[], Iterator[Finding]]]:
     return [
         _python,
         lambda: _level(Level.PROCESS),
@@ -70,6 +75,7 @@ def _checks(home: Home, database_url: str | None, redis_url: str | None) -> list
         lambda: _disk(home),
         lambda: _database(database_url),
         lambda: _redis(redis_url),
+        lambda: _storage(storage),
     ]
 
 
@@ -164,6 +170,16 @@ def _redis(url: str | None) -> Iterator[Finding]:
         yield Finding("Redis", "limited", "no answer", meaning)
     finally:
         client.close()
+
+
+def _storage(storage: Storage | None) -> Iterator[Finding]:
+    if storage is None:
+        yield Finding("storage", "good", "a folder, embedded", "for a fleet, set CORRAL_STORAGE_URL to a bucket of S3")
+    elif storage.is_answering():
+        yield Finding("storage", "good", "answers", "inputs, logs and artifacts lie there")
+    else:
+        meaning = "check CORRAL_STORAGE_URL, CORRAL_STORAGE_OPTIONS and the credentials"
+        yield Finding("storage", "missing", "no answer", meaning, is_needed=True)
 
 
 def _print(findings: list[Finding], is_walled: bool) -> None:

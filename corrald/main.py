@@ -4,6 +4,7 @@ import gc
 import logging
 import resource
 import sys
+from json import loads
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ import worker.service
 from api.app import create_app
 from api.connection import BoundedConnection
 from api.settings import ApiSettings
+from api.storage import Storage
 from control.settings import ControlSettings
 from corrald import demo as demo_command
 from corrald import doctor as doctor_command
@@ -174,11 +176,17 @@ def doctor(
     home: HomeOption = None,
     database_url: DatabaseOption = None,
     redis_url: RedisOption = None,
+    storage_url: Annotated[str | None, typer.Option(envvar="CORRAL_STORAGE_URL", help="Such as s3://bucket.")] = None,
+    storage_options: Annotated[str, typer.Option(envvar="CORRAL_STORAGE_OPTIONS", help="JSON, for S3.")] = "{}",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what this machine has and lacks, and what that means."""
     place = Home.default() if home is None else Home(home.absolute())
-    raise typer.Exit(doctor_command.run(place, database_url, redis_url, as_json=json))
+    try:
+        storage = None if storage_url is None else Storage(storage_url, loads(storage_options))
+    except ValueError as why:
+        raise typer.BadParameter(f"CORRAL_STORAGE_URL, CORRAL_STORAGE_OPTIONS: {why}") from why
+    raise typer.Exit(doctor_command.run(place, database_url, redis_url, storage, as_json=json))
 
 
 @app.command()
