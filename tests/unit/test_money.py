@@ -19,6 +19,7 @@ from domain.money import (
     durations,
     gpu_hours_text,
     intervals,
+    rate_milli,
     settle,
 )
 
@@ -173,3 +174,24 @@ def test_time_that_the_platform_lost_after_the_end_is_recorded_and_free() -> Non
     ]
     assert parts[-1].until_us == 100
     assert not parts[-1].cause.is_charged
+
+
+rates_milli = st.dictionaries(st.sampled_from(Cause), st.integers(0, 10_000))
+
+
+@given(causes_us, st.lists(causes_us, max_size=4), shares, prices, rates_milli)
+def test_rates_keep_every_sum_exact_and_never_charge_a_fault_of_the_platform(
+    final: dict[Cause, int], partial: list[dict[Cause, int]], share_milli: int, price: int, rates: dict[Cause, int]
+) -> None:
+    posted: dict[Cause, Posted] = {}
+    for so_far in [*partial, final]:
+        posted = posted_after(posted, settle(so_far, posted, share_milli, price, rates))
+    for cause in Cause:
+        cost = final.get(cause, 0) * share_milli * price * rate_milli(cause, rates) // (GPU_HOUR * 1000)
+        assert posted.get(cause, Posted(0, 0)).cost_micro == cost
+    assert posted.get(Cause.PLATFORM_FAULT, Posted(0, 0)).cost_micro == 0
+
+
+def test_a_full_rate_is_the_price_itself() -> None:
+    assert cost_micro(HOUR_US, 1000, PRICE, 1000) == PRICE == 2 * cost_micro(HOUR_US, 1000, PRICE, 500)
+    assert cost_micro(HOUR_US, 1000, PRICE, 0) == 0

@@ -23,13 +23,13 @@ class NoSeal(CorralError):
     code = "not_found"
 
 
-def receipt(job_id: JobId) -> None:
-    """Print a job's receipt: what it used and cost, signed by the server."""
+def receipt(job_id: JobId, as_json: AsJson = True) -> None:
+    """Print a job's receipt, as JSON: what it used and cost, signed by the server."""
     with connect() as client:
         print_json(client.receipt(job_id))
 
 
-def chain(tenant: OfTenant = None) -> None:
+def chain(tenant: OfTenant = None, as_json: AsJson = True) -> None:
     """Print every entry of the tenant's chain, a line of JSON each."""
     with connect() as client:
         for piece in client.chain_export(tenant_id=maybe_tenant_id(client, tenant)):
@@ -39,8 +39,9 @@ def chain(tenant: OfTenant = None) -> None:
 def seal(
     number: Annotated[int | None, typer.Argument(metavar="[NUMBER]", help="Of a seal; else the newest.")] = None,
     tenant: OfTenant = None,
+    as_json: AsJson = True,
 ) -> None:
-    """Print a seal, and the proof that the head of the tenant's chain is in it."""
+    """Print a seal as JSON, and the proof that the head of the tenant's chain is in it."""
     with connect() as client:
         if number is None:
             newest = next(iter(client.seals()), None)
@@ -50,16 +51,19 @@ def seal(
         print_json(client.seal(number, tenant_id=maybe_tenant_id(client, tenant)))
 
 
-def pin() -> None:
+def pin(as_json: AsJson = False) -> None:
     """Keep the server's public keys, so that receipts can be checked later without it."""
     with connect() as client:
         url, found = client.settings.url, client.signing_keys()
-    pins = Pins.read()
-    for view in found.keys:
-        key_id = key_id_of(public_key(view.public_key))  # its name is made of the key itself, whatever is said
-        is_new = pins.add(key_id, view.public_key, url, time.time_ns() // 1000)
-        print_line(f"{key_id} {'is pinned now' if is_new else 'was pinned before'}, as told by {url}")
+    pins, now_us = Pins.read(), time.time_ns() // 1000
+    told = {key_id_of(public_key(view.public_key)): view for view in found.keys}  # named by the key, whatever is said
+    new = [key_id for key_id, view in told.items() if pins.add(key_id, view.public_key, url, now_us)]
     pins.write()
+    if as_json:
+        print_json({"url": url, "pinned": list(told), "new": new})
+        return
+    for key_id in told:
+        print_line(f"{key_id} {'is pinned now' if key_id in new else 'was pinned before'}, as told by {url}")
     note(f"kept in {pins_file()}; compare a new key's name with what the operator tells you by another way")
 
 

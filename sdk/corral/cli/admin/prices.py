@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from corral.cli.numbers import moment_text, moment_us, money_micro, money_text
 from corral.cli.options import AsJson, connect, merged, pairs, read
-from corral.cli.output import note, print_json, print_table
+from corral.cli.output import print_json, print_line, print_table
 from corral.prices import PriceSpec, PriceView
 
 app = typer.Typer(no_args_is_help=True, help="Prices of a GPU-hour.")
@@ -53,11 +53,12 @@ def set_price(
 @app.command("take-back")
 def take_back_price(
     price_id: Annotated[str, typer.Argument(metavar="PRICE", help="The id of a price that is not in force yet.")],
+    as_json: AsJson = False,
 ) -> None:
     """Take back a scheduled price."""
     with connect() as client:
         client.take_back_price(price_id)
-    note(f"{price_id} is taken back")
+    print_json({"taken_back": price_id}) if as_json else print_line(f"{price_id} is taken back")
 
 
 def _print(prices: list[PriceView]) -> None:
