@@ -41,7 +41,8 @@ def end(session: Session, assigned: Assigned, run_us: int, outcome: Outcome = Ou
 
 def assert_purses_agree(session: Session) -> None:
     """Held is the sum of the holds, spent is the sum of the ledger, and who has ended holds nothing."""
-    purses = session.exec(select(Purse).where(Purse.period != MONTHLY)).all()
+    query = select(Purse).where(Purse.period != MONTHLY)
+    purses = session.exec(query.execution_options(populate_existing=True)).all()
     stated = {(each.owner_id, each.unit, each.period): (each.held, each.spent) for each in purses}
     assert stated == holds.recount(session)
     live = {each.attempt_id for each in session.exec(select(Allocation).where(Allocation.until_us == None))}  # noqa: E711
