@@ -6,7 +6,14 @@ from books import assert_books_agree
 from builders import a_job, a_node, a_tenant
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from purse_parts import HOUR, a_key, assert_purses_agree, end, start
 from sqlalchemy import Engine
 from sqlmodel import Session, col, select, update
@@ -22,7 +29,9 @@ from store.ids import new_id
 from store.prices import set_price
 from store.tables import Allocation, Attempt, Hold, Job, LedgerEntry, Node, Purse
 
-BOUNDS = st.one_of(st.none(), st.integers(min_value=0, max_value=8 * HOUR))
+SOME = st.integers(min_value=HOUR, max_value=30 * HOUR)
+BOUNDS = st.one_of(SOME, SOME, SOME, st.none(), st.integers(min_value=0, max_value=2 * HOUR))
+PRICES = st.integers(min_value=0, max_value=3 * 3_600_000_000)
 ENDINGS = [
     Outcome.EXITED, Outcome.TIME_LIMIT, Outcome.PREEMPTED, Outcome.SANDBOX_ERROR, Outcome.BUDGET_EXHAUSTED,
     Outcome.CANCELLED, Outcome.GPU_FAULT, Outcome.IMAGE_ERROR,
@@ -43,6 +52,13 @@ class Spending(RuleBasedStateMachine):
             self.node = a_node(session, new_id("nod"), gpus=6)
             self.key = a_key(session, self.team)
             self.child = a_key(session, self.team, self.key)
+
+    @initialize(price=PRICES, org=BOUNDS, team=BOUNDS, key=BOUNDS)
+    def begin(self, price: int, org: int | None, team: int | None, key: int | None) -> None:
+        self.reprice(price)
+        self.grant(False, org, org, org)
+        self.grant(True, team, None, team)
+        self.bound_key(False, key, None, 4000)
 
     @rule(
         of_team=st.booleans(),
@@ -83,7 +99,7 @@ class Spending(RuleBasedStateMachine):
         with writing(self.engine) as session:
             ends.lose(session, self.running.pop().attempt_id)
 
-    @rule(micro=st.integers(min_value=0, max_value=3 * 3_600_000_000))
+    @rule(micro=PRICES)
     def reprice(self, micro: int) -> None:
         with writing(self.engine) as session:
             set_price(session, "*", micro)
