@@ -41,7 +41,7 @@ async def login(
 ) -> Response:
     """Go to the provider."""
     known_query(request)
-    provider = _provider(request)
+    provider = await _provider(request)
     state, browser, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))
     target = await provider.way_in(state, nonce, verifier)
     await database.write(lambda session: logins.begin(session, state, browser, nonce, verifier, tenant, challenge))
@@ -64,7 +64,7 @@ async def callback(
     corral_login: Annotated[str | None, Cookie(max_length=100)] = None,
 ) -> Response:
     """Come back from the provider: answered with a key, or with a code for the program that began this."""
-    provider = _provider(request)
+    provider = await _provider(request)
     if state is None or corral_login is None:
         raise LoginOver
     begun = await database.write(lambda session: logins.take(session, state, corral_login))
@@ -92,7 +92,7 @@ async def callback(
 @router.post("/token", response_model=NewKey)
 async def token(request: Request, body: LoginCode, writes: Writes) -> Response:
     """Trade the code that the person was shown for the key of the login, with what the program kept."""
-    _provider(request)
+    await _provider(request)
 
     def trade(session: Session) -> NewKey:
         key, text = logins.trade(session, body.code, body.verifier, _session_us(request))
@@ -103,7 +103,9 @@ async def token(request: Request, body: LoginCode, writes: Writes) -> Response:
     return Response(made.model_dump_json(), 200, NO_STORE, "application/json")
 
 
-def _provider(request: Request) -> Provider:
+async def _provider(request: Request) -> Provider:
+    """Each use counts among what its address may do without a key."""
+    await request.app.state.rates.charge_address(request)
     found: Provider | None = request.app.state.provider
     if found is None:
         raise Conflict("this server has no provider for logins", "use a key; an operator sets CORRAL_OIDC_ISSUER")

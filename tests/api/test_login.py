@@ -3,7 +3,10 @@
 import base64
 import hmac
 import json
+import os
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +15,15 @@ from typing import Any
 import httpx2
 import pytest
 from actors import Actor
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from joserfc import jwt
 from oidc_provider import CLIENT_ID, CLIENT_SECRET, RSA, STRANGERS, SmallProvider, a_provider, by_ec
 from pydantic import SecretStr
+from serving import served
 
 from api.app import create_app
+from api.connection import BoundedConnection
 from api.oidc_settings import OidcRule, OidcSettings
 from api.settings import ApiSettings
 from domain.roles import Role
@@ -266,6 +272,28 @@ class TestAProgramThatWaits:
         made = client.post("/v1/login/token", json={"code": code, "verifier": verifier})
         assert Actor(client, made.json()["key"]).get("/whoami").json()["role"] == "member"
         refused(client.post("/v1/login/token", json={"code": code, "verifier": verifier}), 403, "login_over")
+
+
+def test_the_command_line_logs_a_person_in(app: FastAPI, tenant: Actor, tmp_path: Path) -> None:
+    invited(tenant)
+    corral = [sys.executable, "-m", "corral.cli.main"]
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "COLUMNS": "80"}
+    with served(app, BoundedConnection) as port:
+        url = f"http://127.0.0.1:{port}"
+        command = [*corral, "login", "--sso", "--url", url]
+        waiting = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        )
+        assert waiting.stderr is not None
+        address = next(line.strip() for line in waiting.stderr if line.strip().startswith("http"))
+        with httpx2.Client(trust_env=False, follow_redirects=False) as browser:
+            agreed = browser.get(browser.get(address).headers["location"])
+            back = httpx2.URL(agreed.headers["location"])
+            shown = browser.get(f"{url}{back.raw_path.decode()}")
+        said, _ = waiting.communicate(shown.text.split("\n")[0] + "\n", timeout=60)
+        assert (waiting.returncode, "member" in said) == (0, True)
+        who = subprocess.run([*corral, "whoami", "--json"], env=env, capture_output=True, check=True, timeout=60)
+    assert json.loads(who.stdout)["member_name"] == "Ada"
 
 
 def test_a_server_without_a_provider_says_so(database_url: str, tmp_path: Path) -> None:
