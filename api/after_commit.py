@@ -31,4 +31,8 @@ class AfterCommit:
             self._background.add_task(self._hints.stop, node_id, attempt_id, fence)
 
 
-Tell = Annotated[AfterCommit, Depends()]
+async def _after_commit(request: Request, background: BackgroundTasks) -> AfterCommit:
+    return AfterCommit(request, background)
+
+
+Tell = Annotated[AfterCommit, Depends(_after_commit)]

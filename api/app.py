@@ -22,6 +22,7 @@ from api.routes import (
     adjustments,
     artifacts,
     audit,
+    batches,
     budget,
     docs,
     gpus,
@@ -43,13 +44,16 @@ from api.routes import (
     receipts,
     secrets,
     signature_rules,
+    templates,
     tenants,
     usage,
     webhooks,
     whoami,
 )
 from api.settings import ApiSettings
+from api.shown_key import KeyMemory
 from api.storage import Storage
+from api.submitting import Submitter
 from api.transactions import Database
 from hints.changes import ChangeListener
 from hints.sender import Hints
@@ -60,6 +64,8 @@ from store.signing import read_keyring
 RESOURCES = (
     whoami,
     jobs,
+    batches,
+    templates,
     logs,
     artifacts,
     inputs,
@@ -116,7 +122,12 @@ def create_app(settings: ApiSettings) -> FastAPI:
     app.include_router(health.router)
     app.include_router(docs.router)
     problems.install(app)
-    app.add_middleware(BodyGuard, bytes_max=settings.json_bytes_max, seconds=settings.body_seconds)
+    app.add_middleware(
+        BodyGuard,
+        bytes_max=settings.json_bytes_max,
+        batch_bytes_max=settings.batch_bytes_max,
+        seconds=settings.body_seconds,
+    )
     app.add_middleware(
         Edge, metrics=metrics, trusted=networks(settings.trusted_proxies)
     )  # added last, so it is outermost
@@ -139,6 +150,8 @@ async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> Asyn
             app.state.database = Database(engine, settings.transactions_max)
             app.state.rates = Rates(limits, settings)
             app.state.hints = hints
+            app.state.key_memory = KeyMemory()
+            app.state.submitter = submitter = Submitter(app.state.database, hints)
             app.state.storage = storage
             app.state.master_keys = keys
             app.state.keyring = keyring
@@ -147,6 +160,7 @@ async def _opened(app: FastAPI, settings: ApiSettings, metrics: Metrics) -> Asyn
             app.state.provider = provider
             await anyio.to_thread.run_sync(hints.warm)
             yield
+            await submitter.finish()
     finally:
         await limits.close()
         if provider is not None:

@@ -38,7 +38,7 @@ OF_OWN_JOBS = frozenset({SELF, "jobs", "logs", "artifacts", "inputs", "images", 
 _bearer = HTTPBearer(auto_error=False, description="An API key, `corral_…`; for a node's worker, its node's token.")
 
 
-def bearer_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
+async def bearer_token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
     """The token of the request.
 
     Raises:
@@ -59,9 +59,14 @@ def scope_of(route: APIRoute, method: str) -> str:
     return f"{route.tags[0]}:{'read' if method in READS else 'write'}"
 
 
-async def _caller(
+async def find_caller(
     request: Request, token: Token, _: KnownQuery, database: AppDatabase, background: BackgroundTasks
 ) -> Caller:
+    """The caller of the request, if it may use the route.
+
+    Raises:
+        CorralError: it may not.
+    """
     rates: Rates = request.app.state.rates
     rates.meet(request, token)
     try:
@@ -108,36 +113,40 @@ async def _note_use(database: AppDatabase, key_id: KeyId) -> None:
     await database.write(lambda session: keys.note_use(session, key_id))
 
 
-TenantCaller = Annotated[Caller, Depends(_caller)]
+TenantCaller = Annotated[Caller, Depends(find_caller)]
 """Any role, which may read."""
 
 
-async def _member(caller: TenantCaller) -> Caller:
+async def member(caller: TenantCaller) -> Caller:
+    """The caller, if it may end what its tenant runs."""
     return _at_least(caller, Role.MEMBER)
 
 
-MemberCaller = Annotated[Caller, Depends(_member)]
+MemberCaller = Annotated[Caller, Depends(member)]
 """A member or above, of a suspended tenant too: who may end what runs."""
 
 
-async def _active(caller: MemberCaller) -> Caller:
+async def active(caller: MemberCaller) -> Caller:
+    """The caller, if it may change jobs and what belongs to them."""
     return _not_suspended(caller)
 
 
-async def _tenant_admin(caller: TenantCaller, request: Request) -> Caller:
+async def tenant_admin(caller: TenantCaller, request: Request) -> Caller:
+    """The caller, if it rules its tenant."""
     _at_least(caller, Role.TENANT_ADMIN)
     return caller if request.method in READS else _not_suspended(caller)
 
 
-async def _admin(caller: TenantCaller) -> Caller:
+async def admin(caller: TenantCaller) -> Caller:
+    """The caller, if it rules the platform."""
     return _at_least(caller, Role.PLATFORM_ADMIN)
 
 
-ActiveCaller = Annotated[Caller, Depends(_active)]
+ActiveCaller = Annotated[Caller, Depends(active)]
 """A member or above of a tenant that is not suspended: who may change jobs and what belongs to them."""
-TenantAdminCaller = Annotated[Caller, Depends(_tenant_admin)]
+TenantAdminCaller = Annotated[Caller, Depends(tenant_admin)]
 """Who rules the tenant: members, keys, and what else is its own. A suspended one may read."""
-AdminCaller = Annotated[Caller, Depends(_admin)]
+AdminCaller = Annotated[Caller, Depends(admin)]
 """Who rules the platform."""
 
 
@@ -153,7 +162,8 @@ def _not_suspended(caller: Caller) -> Caller:
     return caller
 
 
-async def _node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
+async def node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
+    """The node that calls."""
     node_id = await _node_of(database, token)
     await request.app.state.rates.charge_node(node_id)
     request.state.actor = Actor(node_id, "node", is_staff=True)
@@ -183,26 +193,17 @@ def node_of(session: Session, token: str) -> tuple[NodeId, bool]:
     return NodeId(node.id), node.next_token_sha256 == keys.hash_secret(token)
 
 
-NodeCaller = Annotated[NodeId, Depends(_node)]
+NodeCaller = Annotated[NodeId, Depends(node)]
 
 
-async def _joining(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId | None:
+async def joining(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId | None:
+    """The node that calls, or None for a machine that may become one."""
     if token.startswith(JOIN_MARK):
         await database.read(lambda session: check_join_token(session, token))
         request.state.actor = Actor("", "joining", is_staff=True)
         return None
-    return await _node(request, token, _, database)
+    return await node(request, token, _, database)
 
 
-JoiningNode = Annotated[NodeId | None, Depends(_joining)]
+JoiningNode = Annotated[NodeId | None, Depends(joining)]
 """A node, or None for a machine that shows a token with which it may become one."""
-CALLERS: dict[object, Role | None] = {
-    _admin: Role.PLATFORM_ADMIN,
-    _tenant_admin: Role.TENANT_ADMIN,
-    _active: Role.MEMBER,
-    _member: Role.MEMBER,
-    _caller: Role.VIEWER,
-    _node: None,
-    _joining: None,
-}
-"""The least role of each kind of caller, the highest first; None for a node."""

@@ -15,6 +15,7 @@ from domain.errors import CorralError, TooLarge
 
 UPLOADS = re.compile(r"/v1/(inputs|node/attempts/[^/]+/(logs|artifacts))/?")
 """Paths whose POST bodies are bytes, bounded by the route that reads them."""
+BATCHES = "/v1/jobs/batch"
 METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 THREAD_FROM_BYTES = 64 * 1024
 """A larger body is looked at in a thread, so that the event loop goes on."""
@@ -23,9 +24,10 @@ THREAD_FROM_BYTES = 64 * 1024
 class BodyGuard:
     """An ASGI layer: a request whose body it refuses reaches no route."""
 
-    def __init__(self, app: ASGIApp, bytes_max: int, seconds: float) -> None:
+    def __init__(self, app: ASGIApp, bytes_max: int, batch_bytes_max: int, seconds: float) -> None:
         self._app = app
         self._bytes_max = bytes_max
+        self._batch_bytes_max = batch_bytes_max
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +50,8 @@ class BodyGuard:
             raise HTTPException(415, "a body comes in chunks, or in one piece")
         if scope["method"] == "POST" and UPLOADS.fullmatch(scope["path"]):
             return receive
-        body = await self._body(headers, receive)
+        bytes_max = self._batch_bytes_max if scope["path"] == BATCHES else self._bytes_max
+        body = await self._body(headers, receive, bytes_max)
         if body:
             _check_content_type(headers)
             if len(body) < THREAD_FROM_BYTES:
@@ -57,11 +60,11 @@ class BodyGuard:
                 await anyio.to_thread.run_sync(json_text.check, body)
         return _Replay(body, receive)
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, bytes_max: int) -> bytes:
         """The whole body; chunked ones are counted as they come."""
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._bytes_max:
-            raise self._too_large()
+        if not length.isdecimal() or int(length) > bytes_max:
+            raise _too_large(bytes_max)
         parts: list[bytes] = []
         size = 0
         try:
@@ -72,15 +75,16 @@ class BodyGuard:
                         raise HTTPException(400, "the body ended early")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
-                    if size > self._bytes_max:
-                        raise self._too_large()
+                    if size > bytes_max:
+                        raise _too_large(bytes_max)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
             raise HTTPException(408, "the body took too long to arrive", {"Connection": "close"}) from None
 
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"a body is at most {self._bytes_max} bytes")
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"a body is at most {bytes_max} bytes")
 
 
 class _Replay:

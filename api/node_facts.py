@@ -25,6 +25,7 @@ from store.devices_seen import DeviceSeen
 from store.ends import Ending, Finding
 from store.image_checks import Found
 from store.nodes import Beat, Facts
+from store.tables import Job
 
 
 def facts(said: NodeFacts) -> Facts:
@@ -113,7 +114,7 @@ def order(claimed: Claimed, rule: SignatureRule | None) -> Order:
             "image_reference": job.image_reference,
             "signature": signature_demand(rule),
             "command": job.spec["command"],
-            "env": job.spec["env"],
+            "env": {**job.spec["env"], **_array_env(job)},
             "cpus_milli": job.cpus_milli,
             "memory_bytes": job.memory_bytes,
             "shm_bytes": job.shm_bytes,
@@ -127,6 +128,17 @@ def order(claimed: Claimed, rule: SignatureRule | None) -> Order:
             "max_unreachable_us": job.max_unreachable_us,
         }
     )
+
+
+def _array_env(job: Job) -> dict[str, str]:
+    """Which job of its array it is, if it is of one. No tenant can set these names."""
+    if job.array_id is None:
+        return {}
+    return {
+        "CORRAL_ARRAY_ID": job.array_id,
+        "CORRAL_ARRAY_INDEX": str(job.array_index),
+        "CORRAL_ARRAY_COUNT": str(job.spec["array"]["count"]),
+    }
 
 
 def standing(found: Standing) -> AttemptStanding:

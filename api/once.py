@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from api.audit import note_made, note_replay
 from api.auth import TenantCaller
+from api.callers import Caller
 from store.idempotency import SECRET, Answer, Asked, earlier_answer, keep
 
 JSON = "application/json"
@@ -32,8 +33,7 @@ class Once:
         self, session: Session, body: BaseModel, make: Callable[[], BaseModel], *, is_secret: bool = False
     ) -> Response:
         """The answer to `body`: what `make` creates, or what the same request was answered before."""
-        digest = hashlib.sha256(body.model_dump_json().encode("utf-8", "surrogatepass")).hexdigest()
-        return self.create_for(session, digest, make, is_secret=is_secret)
+        return self.create_for(session, digest_of(body), make, is_secret=is_secret)
 
     def create_for(
         self, session: Session, body_sha256: str, make: Callable[[], BaseModel], *, is_secret: bool = False
@@ -57,13 +57,26 @@ def _made(session: Session, make: Callable[[], BaseModel]) -> BaseModel:
     return made
 
 
-async def _asked_once(
-    request: Request,
-    caller: TenantCaller,
-    idempotency_key: Annotated[str | None, Header(pattern=r"^[\x21-\x7e]{1,200}$")] = None,
-) -> Once:
-    query = sorted(request.query_params.multi_items())
-    return Once(caller.name, idempotency_key, f"{request.method} {request.url.path} {query}")
+IdempotencyKey = Annotated[str | None, Header(pattern=r"^[\x21-\x7e]{1,200}$")]
+
+
+async def _asked_once(request: Request, caller: TenantCaller, idempotency_key: IdempotencyKey = None) -> Once:
+    return Once(caller.name, idempotency_key, route_of(request))
+
+
+def route_of(request: Request) -> str:
+    """What a request asks, but for its body."""
+    return f"{request.method} {request.url.path} {sorted(request.query_params.multi_items())}"
+
+
+def digest_of(body: BaseModel) -> str:
+    """The hash by which two bodies are known to be the same."""
+    return hashlib.sha256(body.model_dump_json().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def asked_of(request: Request, caller: Caller, key: str | None, body: BaseModel) -> Asked | None:
+    """The request, as far as it decides whether two are the same; None if it has no key."""
+    return None if key is None else Asked(caller.name, key, route_of(request), digest_of(body))
 
 
 AskedOnce = Annotated[Once, Depends(_asked_once)]

@@ -7,10 +7,23 @@ from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from api.auth import CALLERS, SELF, scope_of
+from api.auth import SELF, active, admin, find_caller, joining, member, node, scope_of, tenant_admin
+from api.shown_key import shown_key
+from domain.roles import Role
 
 ROLE, SCOPE = "x-corral-role", "x-corral-scope"
 NODE = "node"
+CALLERS: dict[object, Role | None] = {
+    admin: Role.PLATFORM_ADMIN,
+    tenant_admin: Role.TENANT_ADMIN,
+    active: Role.MEMBER,
+    shown_key: Role.MEMBER,
+    member: Role.MEMBER,
+    find_caller: Role.VIEWER,
+    node: None,
+    joining: None,
+}
+"""The least role of each kind of caller, the highest first; None for a node."""
 
 
 def say_who(router: APIRouter) -> None:

@@ -12,32 +12,32 @@ from store.sealing import MasterKeys
 from store.signing import Keyring
 
 
-def _settings(request: Request) -> ApiSettings:
+async def _settings(request: Request) -> ApiSettings:
     found: ApiSettings = request.app.state.settings
     return found
 
 
-def _scopes(request: Request) -> frozenset[str]:
+async def _scopes(request: Request) -> frozenset[str]:
     found: frozenset[str] = request.app.state.scopes
     return found
 
 
-def _storage(request: Request) -> Storage:
+async def _storage(request: Request) -> Storage:
     found: Storage = request.app.state.storage
     return found
 
 
-def _logs(request: Request) -> Logs:
+async def _logs(request: Request) -> Logs:
     found: Logs = request.app.state.logs
     return found
 
 
-def _master_keys(request: Request) -> MasterKeys:
+async def _master_keys(request: Request) -> MasterKeys:
     found: MasterKeys = request.app.state.master_keys
     return found
 
 
-def _keyring(request: Request) -> Keyring:
+async def _keyring(request: Request) -> Keyring:
     found: Keyring | None = request.app.state.keyring
     if found is None:
         raise NoSigningKey

@@ -29,6 +29,12 @@ def _image_name(text: str) -> str:
     return text
 
 
+def _template_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise NotFound("template")
+    return text
+
+
 def _secret_name(text: str) -> str:
     if not _SECRET.fullmatch(text):
         raise NotFound("secret")
@@ -54,6 +60,7 @@ def _seal_number(text: str) -> int:
 
 
 JobPath = Annotated[str, _id_of("job")]
+ArrayPath = Annotated[str, _id_of("array")]
 TenantPath = Annotated[str, _id_of("tenant")]
 KeyPath = Annotated[str, _id_of("key")]
 PricePath = Annotated[str, _id_of("price")]
@@ -68,6 +75,7 @@ DeliveryPath = Annotated[str, _id_of("delivery")]
 SealPath = Annotated[int, BeforeValidator(_seal_number)]
 InputPath = Annotated[str, AfterValidator(_input_hash)]
 ImagePath = Annotated[str, AfterValidator(_image_name)]
+TemplatePath = Annotated[str, AfterValidator(_template_name)]
 SecretPath = Annotated[str, AfterValidator(_secret_name)]
 ArtifactPath = Annotated[str, AfterValidator(_artifact_name)]
 

@@ -57,6 +57,8 @@ CODES = {
     503: "unavailable",
 }
 """For what HTTP itself refuses."""
+PLAIN, FROM_TEMPLATE = "<job>", "<job from a template>"
+"""Kinds of a body that may be either; no field is called so, and whoever sent one need not know."""
 ERRORS_MAX = 20
 TEXT_MAX = 200
 RETRY_AFTER_SECONDS = "1"
@@ -144,7 +146,10 @@ def _places(error: CorralError) -> list[dict[str, str]]:
 def _invalid(errors: Sequence[Any]) -> Response:
     """Where and why, never the value: it may be huge, or hold a secret."""
     where = [
-        {"where": safe(".".join(str(step) for step in error["loc"])), "why": safe(str(error["msg"]))}
+        {
+            "where": safe(".".join(str(step) for step in error["loc"] if step not in (PLAIN, FROM_TEMPLATE))),
+            "why": safe(str(error["msg"])),
+        }
         for error in errors[:ERRORS_MAX]
     ]
     return problem(422, "invalid", "the request is not valid", "see errors for where and why", where)

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from domain.errors import Invalid
 
 
-def known_query(request: Request) -> None:
+async def known_query(request: Request) -> None:
     """Refuse parameters that the route does not have, and one that is given twice.
 
     Raises:

@@ -47,7 +47,7 @@ def shown(session: Session, tenant_id: str, response: Response) -> QuotaView:
     return view
 
 
-def _if_version(if_match: Annotated[str | None, Header(max_length=100)] = None) -> int | None:
+async def _if_version(if_match: Annotated[str | None, Header(max_length=100)] = None) -> int | None:
     if if_match is None or if_match.strip() == "*":
         return None
     found = _TAG.fullmatch(if_match.strip())

@@ -45,6 +45,8 @@ class ApiSettings(BaseSettings):
 
     json_bytes_max: int = 2 * 2**20
     """Largest JSON body: a command and an environment at their bounds, written with escapes, fit in."""
+    batch_bytes_max: int = 16 * 2**20
+    """The same of a batch of jobs."""
     body_seconds: float = 30
     """Longest time that a JSON body may take to arrive."""
     chunk_seconds: float = 60

@@ -1,13 +1,15 @@
 """From a job as the contract has it to a job as the store takes it."""
 
 from corral.jobs import PRIORITIES, JobSpec
+from corral.quantities import start_us
 
+from domain.dependencies import Condition
 from domain.errors import Invalid
 from domain.levels import Level
-from store.submissions import Submission
+from store.orders import After, ArrayWish, Submission
 
 
-def submission(spec: JobSpec, heartbeat_seconds: int) -> Submission:
+def submission(spec: JobSpec, heartbeat_seconds: int, template: tuple[str, int] | None = None) -> Submission:
     """The same job, in the store's words.
 
     Raises:
@@ -18,7 +20,8 @@ def submission(spec: JobSpec, heartbeat_seconds: int) -> Submission:
             f"max_unreachable is to be longer than the {heartbeat_seconds}s between two heartbeats of a node",
             "leave it out for 15m",
         )
-    needs = spec.resources
+    needs, array = spec.resources, spec.array
+    not_before_us, delay_us = (0, 0) if spec.not_before is None else start_us(spec.not_before)
     return Submission(
         name=spec.name,
         spec=spec.model_dump(mode="json"),
@@ -39,4 +42,9 @@ def submission(spec: JobSpec, heartbeat_seconds: int) -> Submission:
         retry_limit=spec.retry.limit,
         retry_on=spec.retry.on,
         inputs=spec.inputs,
+        after=[After(each.job, Condition(each.on)) for each in spec.after],
+        not_before_us=not_before_us,
+        delay_us=delay_us,
+        array=None if array is None else ArrayWish(array.count, array.first, array.step, array.most_running),
+        template=template,
     )

@@ -74,7 +74,7 @@ async def _in_threads(manager: AbstractContextManager[Session]) -> AsyncIterator
         await anyio.to_thread.run_sync(manager.__exit__, None, None, None, limiter=own_place)
 
 
-def database(request: Request) -> Database:
+async def database(request: Request) -> Database:
     """The process's database."""
     found: Database = request.app.state.database
     return found
@@ -113,6 +113,11 @@ class AuditedWrites:
         return await self._database.write(noted)
 
 
-Writes = Annotated[AuditedWrites, Depends()]
+async def audited_writes(request: Request, database: AppDatabase) -> AuditedWrites:
+    """The request's own."""
+    return AuditedWrites(request, database)
+
+
+Writes = Annotated[AuditedWrites, Depends(audited_writes)]
 Reading = Annotated[Session, Depends(_open_reading, scope="function")]
 Writing = Annotated[Session, Depends(_open_writing, scope="function")]

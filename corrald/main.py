@@ -118,7 +118,7 @@ def api(
     """Serve the REST API."""
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("a certificate and its key go together: set both, or neither")
-    _begin_service()
+    begin_service()
     uvicorn.run(
         create_app(ApiSettings()),
         host=host,
@@ -138,14 +138,14 @@ def api(
 @app.command("control")
 def control_service() -> None:
     """Run dispatcher, sweeper and biller; of several, one leads."""
-    _begin_service()
+    begin_service()
     control.service.run(ControlSettings())
 
 
 @app.command("worker")
 def worker_service() -> None:
     """Run this machine's worker."""
-    _begin_service()
+    begin_service()
     try:
         worker.service.run(WorkerSettings())
     except worker.service.CannotServe as reason:
@@ -210,7 +210,7 @@ def _show_key(key: str) -> None:
     console.print(f"Admin key, shown this once: {key}", markup=False, highlight=False)
 
 
-def _begin_service() -> None:
+def begin_service() -> None:
     """Log to standard error; let no thread make another wait long, nor a collection visit what stays anyway."""
     _raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -35,7 +35,8 @@ CorralError
     ├── QuotaExceeded      the tenant has no room left
     │   └── BeyondQuota    a rule of the quota excludes it, however long it waits
     ├── RateLimited        asked too often; it says when to ask again
-    └── TooLarge           a body or a file over its cap
+    ├── TooLarge           a body or a file over its cap
+    └── TooBusy            more waits than can be served soon
 """
 
 from collections.abc import Mapping
@@ -297,3 +298,10 @@ class RateLimited(Limit):
     def __init__(self, name: str, limit: str, retry_after_seconds: int) -> None:
         super().__init__(f"too many requests: the limit of {name} is {limit}", f"ask again in {retry_after_seconds} s")
         self.retry_after_seconds = retry_after_seconds
+
+
+class TooBusy(Limit):
+    code = "too_busy"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "send it again a little later; send many jobs with POST /v1/jobs/batch")

@@ -15,6 +15,7 @@ from domain.errors import QuotaExceeded
 from domain.money import dearest_micro
 from domain.scheduling.snapshot import WHOLE_GPU, Placement
 from domain.states import AttemptState, JobState
+from store.arrays import enter_array
 from store.base import table_of
 from store.blocked_digests import is_blocked
 from store.clock import now_us
@@ -31,14 +32,14 @@ _JOB, _NODE, _GPU = table_of(Job), table_of(Node), table_of(Gpu)
 _START = (
     update(_JOB)
     .where(_JOB.c.id == bindparam("of"), _JOB.c.state == JobState.QUEUED.value, _JOB.c.cancel_requested.is_(False))
-    .where(~is_blocked(_JOB.c.image_reference))
+    .where(_JOB.c.waits_for == 0, ~is_blocked(_JOB.c.image_reference))
     .values(
         state=JobState.RUNNING.value, fence=_JOB.c.fence + 1, reason_code=None, reason_text=None, reason_numbers=None
     )
 )
 _WANTED_COLUMNS = (
     "id", "tenant_id", "key_id", "priority", "fence", "cpus_milli", "memory_bytes", "scratch_bytes", "output_bytes",
-    "time_limit_us", "grace_us",
+    "time_limit_us", "grace_us", "array_id",
 )  # fmt: skip
 _WANTED = select(*(_JOB.c[name] for name in _WANTED_COLUMNS)).where(_JOB.c.id == bindparam("of"))
 _ROOM = (
@@ -105,6 +106,8 @@ def assign(session: Session, placement: Placement) -> Assigned:
         raise PlacementRefused("the job is no longer queued, or its image is blocked")
     job = session.connection().execute(_WANTED, {"of": placement.job_id}).one()
     now = now_us(session)
+    if not enter_array(session, job.array_id):
+        raise PlacementRefused("as many jobs of its array run as may")
     _take_room(session, job, placement)
     path = tree(session, job.tenant_id)
     try:

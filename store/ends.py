@@ -12,8 +12,10 @@ from domain.errors import NotFound, StaleFence
 from domain.ids import Instant
 from domain.money import Interval, intervals
 from domain.states import AttemptEvent, AttemptState, JobEvent, JobState, next_attempt_state, next_job_state
+from store.arrays import leave_array
 from store.attempts import Standing, standing
 from store.clock import now_us
+from store.dependencies import Over, settle
 from store.events import record
 from store.holds import release, spend
 from store.ledger import close_allocation
@@ -224,6 +226,7 @@ def _conclude(session: Session, attempt: Attempt, ending: Ending, ended_us: Inst
         leave_running(session, job.tenant_id)
         job.outcome, job.exit_code, job.error = ending.outcome, ending.exit_code, ending.error or None
         job.ended_us = ended_us
+    leave_array(session, job.array_id)
     record(
         session,
         f"job_{job.state}",
@@ -233,6 +236,9 @@ def _conclude(session: Session, attempt: Attempt, ending: Ending, ended_us: Inst
         text=JobState(job.state).sentence,
         data={"event": verdict.event, "wait_us": verdict.wait_us},
     )
+    if JobState(job.state).is_terminal:
+        session.flush()
+        settle(session, [Over(job.id, job.array_id, job.state == JobState.SUCCEEDED)])
 
 
 def _uuids(session: Session, attempt_id: str) -> list[str]:

@@ -1,13 +1,16 @@
 """One creation for one Idempotency-Key, however often and however much at once it is asked for."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session, col
 
-from domain.errors import KeyReused, ShownOnce
+from domain.errors import CorralError, KeyReused, ShownOnce
+from store.base import table_of
 from store.clock import now_us
 from store.tables import Idempotency
 
@@ -15,6 +18,16 @@ KEPT_US = 7 * 86_400 * 10**6
 """For so long a repeated request gets its first answer; then the sweeper removes it, and the key is free again."""
 SECRET = b""
 """Kept in the place of an answer that held a secret."""
+
+
+_KEYS = table_of(Idempotency)
+_EARLIER = select(_KEYS).where(
+    _KEYS.c.caller.in_(bindparam("callers", expanding=True)), _KEYS.c.key.in_(bindparam("keys", expanding=True))
+)
+
+
+class KeyTaken(Exception):
+    """Another transaction took an idempotency key first. Tried again, its answer is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +76,7 @@ def earlier_answer(session: Session, asked: Asked) -> Answer | None:
     ).first()
     if taken is not None:
         return None
-    earlier = session.get_one(Idempotency, (asked.caller, asked.key), populate_existing=True)
-    if (earlier.route, earlier.body_sha256) != (asked.route, asked.body_sha256):
-        raise KeyReused
-    if earlier.answer == SECRET:
-        raise ShownOnce
-    return Answer(earlier.status, earlier.answer)
+    return _answer(session.get_one(Idempotency, (asked.caller, asked.key), populate_existing=True), asked)
 
 
 def keep(session: Session, asked: Asked, answer: Answer) -> None:
@@ -78,3 +86,58 @@ def keep(session: Session, asked: Asked, answer: Answer) -> None:
         .where(col(Idempotency.caller) == asked.caller, col(Idempotency.key) == asked.key)
         .values(status=answer.status, answer=answer.body)
     )
+
+
+def earlier_answers(session: Session, asked: Iterable[Asked]) -> dict[Asked, Answer | CorralError]:
+    """Of many requests, those that were answered before, each with that answer or why it does not get it.
+
+    The others are the first, as far as can be seen: `keep_all` finds out.
+    """
+    by_key = {(each.caller, each.key): each for each in asked}
+    if not by_key:
+        return {}
+    callers, keys = sorted({caller for caller, _ in by_key}), sorted({key for _, key in by_key})
+    found: dict[Asked, Answer | CorralError] = {}
+    for row in session.connection().execute(_EARLIER, {"callers": callers, "keys": keys}):
+        one = by_key.get((row.caller, row.key))
+        if one is None:
+            continue  # another caller's key of the same name
+        try:
+            found[one] = _answer(row, one)
+        except CorralError as refusal:
+            found[one] = refusal
+    return found
+
+
+def keep_all(session: Session, answers: Mapping[Asked, Answer], now: int) -> None:
+    """Keep the answers of requests that were the first of their keys.
+
+    Raises:
+        KeyTaken: one was not; nothing of the transaction may be committed.
+    """
+    if not answers:
+        return
+    insert = postgres_insert if session.get_bind().dialect.name == "postgresql" else sqlite_insert
+    rows = [
+        {
+            "caller": asked.caller,
+            "key": asked.key,
+            "route": asked.route,
+            "body_sha256": asked.body_sha256,
+            "status": answer.status,
+            "answer": answer.body,
+            "created_us": now,
+        }
+        for asked, answer in sorted(answers.items(), key=lambda each: (each[0].caller, each[0].key))
+    ]
+    taken = session.connection().execute(insert(_KEYS).on_conflict_do_nothing().returning(_KEYS.c.key), rows)
+    if len(taken.all()) != len(rows):
+        raise KeyTaken
+
+
+def _answer(earlier: Any, asked: Asked) -> Answer:
+    if (earlier.route, earlier.body_sha256) != (asked.route, asked.body_sha256):
+        raise KeyReused
+    if earlier.answer == SECRET:
+        raise ShownOnce
+    return Answer(earlier.status, earlier.answer)

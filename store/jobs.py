@@ -59,6 +59,7 @@ def page(
     key_id: KeyId | None,
     state: str | None,
     name: str | None,
+    array_id: str | None,
     limit: int,
     start: Position | None,
 ) -> Sequence[JobRecord]:
@@ -72,6 +73,8 @@ def page(
         query = query.where(Job.state == state)
     if name is not None:
         query = query.where(Job.name == name)
+    if array_id is not None:
+        query = query.where(Job.array_id == array_id)
     if start is not None:
         query = query.where(after(start, col(Job.submitted_us), col(Job.id)))
     order = (col(Job.submitted_us).desc(), col(Job.id).desc())

@@ -4,7 +4,9 @@ platform admins' keys, then members (by id) → nodes (by id) → quota rows (fr
 request → job → attempt → devices (by id) → tenant's chain → audit chains (by name).
 
 Rows of `image_check` (by reference) come after the nodes', and nothing is locked after them but the audit.
-Purses and holds change under the quota rows of their tenant and of all above it, and so need no place in the order.
+Purses and holds, arrays and dependencies change under the quota rows of their tenant, and so need no place in the
+order. Idempotency keys are taken before all of these, but for submissions, which take them last: a key belongs to one
+tenant, whose submissions the quota rows keep apart.
 On SQLite a writing transaction holds the only write lock anyway.
 """
 

@@ -92,9 +92,9 @@ def add_queued(session: Session, counts: Mapping[str, int]) -> None:
             raise QuotaExceeded("queued jobs", count, 0)
 
 
-def leave_queue(session: Session, tenant_id: str) -> None:
-    """One job of the tenant is queued no more."""
-    _add_to_tree(session, tenant_id, queued=-1)
+def leave_queue(session: Session, tenant_id: str, count: int = 1) -> None:
+    """So many jobs of the tenant are queued no more."""
+    _add_to_tree(session, tenant_id, queued=-count)
 
 
 def return_to_queue(session: Session, tenant_id: str) -> None:

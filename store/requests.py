@@ -8,9 +8,11 @@ from domain.endings import Outcome
 from domain.errors import HeldByPurse, InvalidTransition, NotFound
 from domain.ids import TenantId
 from domain.purse_words import EXHAUSTED
+from domain.scheduling.reasons import waiting_for_jobs
 from domain.states import JobEvent, JobState, next_job_state
 from store.attempts import StopHint, order_stop
 from store.clock import now_us
+from store.dependencies import Over, settle
 from store.ends import withdraw
 from store.events import record
 from store.locks import lock_nodes, lock_quotas
@@ -40,6 +42,8 @@ def cancel(session: Session, scope: TenantId | None, job_id: str) -> Done:
         _move(session, job, JobEvent.CANCEL)
         leave_queue(session, job.tenant_id)
         job.outcome, job.ended_us = Outcome.CANCELLED, now_us(session)
+        session.flush()
+        settle(session, [Over(job.id, job.array_id, is_success=False)])
         return Done(job)
     if not job.cancel_requested:
         job.cancel_requested = True
@@ -75,7 +79,9 @@ def release(session: Session, scope: TenantId | None, job_id: str) -> Done:
         raise HeldByPurse(job.reason_text or "what pays for it is spent")
     if job.state != JobState.QUEUED:
         _move(session, job, JobEvent.RELEASE)
-        job.reason_code, job.reason_text, job.reason_numbers = None, None, None
+        reason = waiting_for_jobs(job.waits_for) if job.waits_for else None
+        job.reason_code, job.reason_text = (reason.code, reason.text) if reason else (None, None)
+        job.reason_numbers = dict(reason.numbers) if reason else None
     return Done(job)
 
 

@@ -11,13 +11,13 @@ from domain.budget import longest_us
 from domain.ids import GpuId, Instant, JobId, NodeId, TenantId
 from domain.levels import ImageKind, Level
 from domain.quota import allowed_levels, path_of
-from domain.scheduling.snapshot import ANY_MODEL, Demand, Device, Reason, Snapshot, TenantShare
+from domain.scheduling.snapshot import ANY_MODEL, ArrayRoom, Demand, Device, Reason, Snapshot, TenantShare
 from domain.scheduling.snapshot import Node as NodeView
 from domain.states import JobState
 from store.barred_images import barred_images
 from store.base import Row
 from store.funds import funds
-from store.tables import Gpu, Job, Node, Quota, Tenant
+from store.tables import Gpu, Job, JobArray, Node, Quota, Tenant
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,9 @@ def _columns(row: type[Row], names: str) -> Select[Any]:
 
 
 _JOB = Row.metadata.tables["job"].c
-_IS_WAITING = (_JOB.state == JobState.QUEUED) & _JOB.cancel_requested.is_(False)
+_ARRAY = Row.metadata.tables["job_array"].c
+_IS_WAITING = (_JOB.state == JobState.QUEUED) & _JOB.cancel_requested.is_(False) & (_JOB.waits_for == 0)
+"""A job that waits for others has its reason already, and is left to them."""
 _TENANTS = _columns(Tenant, "id parent_id weight state")
 _QUOTAS = _columns(
     Quota,
@@ -52,8 +54,12 @@ _JOBS = _columns(
     Job,
     "id fence tenant_id priority submitted_us not_before_us gpus models gpu_memory_min_bytes cpus_milli memory_bytes"
     " scratch_bytes output_bytes least_level image_kind image_reference min_cuda avoid_nodes"
-    " time_limit_us grace_us key_id",
+    " time_limit_us grace_us key_id array_id",
 ).where(_IS_WAITING, _JOB.id.in_(bindparam("wanted", expanding=True)))
+
+_ARRAYS = _columns(JobArray, "id most_running running_used").where(
+    _ARRAY.most_running.is_not(None), _ARRAY.unfinished > 0
+)
 
 
 class SnapshotReader:
@@ -80,6 +86,7 @@ class SnapshotReader:
             nodes=_nodes(session),
             tenants=tenants,
             queue=self._queue(session, levels),
+            arrays={row.id: ArrayRoom(row.most_running, row.running_used) for row in _rows(session, _ARRAYS)},
             barred_images=barred_images(session),
             funds=funds(session),
         )

@@ -4,56 +4,65 @@ from typing import Annotated, Literal
 
 from corral.cluster import Empty
 from corral.contract import Page
-from corral.jobs import AttemptView, EventView, JobSpec, JobView
+from corral.jobs import AttemptView, EventView, JobView
 from corral.ledger import LedgerEntryView
-from fastapi import APIRouter, Query
-from sqlmodel import Session
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from api.after_commit import Tell
+from api.audit import change_of
 from api.auth import ActiveCaller, MemberCaller, TenantCaller
-from api.once import AskedOnce
+from api.callers import Caller
+from api.job_bodies import JobBody, resolved
+from api.once import IdempotencyKey, asked_of
 from api.paging import AskedPage
 from api.parts import AppSettings
-from api.paths import JobPath, TenantQuery
+from api.paths import ID_PATTERN, JobPath, TenantQuery
+from api.shown_key import SubmittingKey
 from api.submission import submission
-from api.transactions import Reading, Writing
+from api.submitting import AppSubmitter, Sent
+from api.transactions import AppDatabase, Reading, Writing
 from api.views.jobs import attempt_view, event_view, job_view, queued_view
 from api.views.usage import entry_view
-from domain.errors import CorralError
 from store import jobs, requests
 from store.jobs import AttemptRecord, NumberedEvent
+from store.orders import Order
 from store.paging import Position
-from store.submissions import Order, Queued
-from store.submissions import submit as submit_jobs
 from store.tables import LedgerEntry
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 StateFilter = Literal["queued", "held", "running", "succeeded", "failed", "cancelled"]
+ArrayFilter = Annotated[str | None, Query(pattern=ID_PATTERN, description="Only the jobs of this array.")]
 NameFilter = Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 @router.post("", status_code=201, response_model=JobView)
-def submit(
-    body: JobSpec,
-    caller: ActiveCaller,
-    session: Writing,
-    once: AskedOnce,
-    tell: Tell,
+async def submit(
+    body: JobBody,
+    key: SubmittingKey,
+    request: Request,
+    submitter: AppSubmitter,
+    database: AppDatabase,
     settings: AppSettings,
+    idempotency_key: IdempotencyKey = None,
     tenant_id: TenantQuery = None,
 ) -> Response:
-    """Queue a job; it starts when its devices are free."""
-    owner = caller.acting_for(tenant_id)
-    tell.wake()
-    return once.create(
-        session,
-        body,
-        lambda: queued_view(
-            body, _submitted(session, Order(owner, [submission(body, settings.heartbeat_seconds)], caller.author))
-        ),
-    )
+    """Queue a job, or an array of them (its first job is the answer); it starts when its devices are free."""
+    (job,) = await resolved(database, key.seen.caller.acting_for(tenant_id), [body])
+    asked = submission(job.spec, settings.heartbeat_seconds, job.template)
+    fields = await request.json()
+
+    def sent(caller: Caller) -> Sent:
+        return Sent(
+            Order(caller.acting_for(tenant_id), [asked], caller.author),
+            asked_of(request, caller, idempotency_key, body),
+            lambda queued: queued_view(job.spec, queued[0], job.template).model_dump_json().encode(),
+            lambda made: change_of(request, fields, made),
+            size_bytes=int(request.headers.get("content-length", "0")),
+        )
+
+    return await submitter.submit(key, sent)
 
 
 @router.get("")
@@ -63,10 +72,13 @@ def list_jobs(
     paging: AskedPage,
     state: StateFilter | None = None,
     name: NameFilter = None,
+    array: ArrayFilter = None,
     tenant_id: TenantQuery = None,
 ) -> Page[JobView]:
     """Jobs, newest first."""
-    rows = jobs.page(session, caller.narrowed(tenant_id), caller.own_jobs, state, name, paging.limit, paging.start)
+    rows = jobs.page(
+        session, caller.narrowed(tenant_id), caller.own_jobs, state, name, array, paging.limit, paging.start
+    )
     return paging.page(rows, job_view, lambda row: Position(row.job.submitted_us, row.job.id))
 
 
@@ -122,13 +134,6 @@ def release(job_id: JobPath, caller: ActiveCaller, session: Writing, tell: Tell,
     tell.changed(job_id)
     tell.wake()
     return job_view(jobs.show(session, caller.scope, job_id))
-
-
-def _submitted(session: Session, order: Order) -> Queued:
-    (outcome,) = submit_jobs(session, [order])
-    if isinstance(outcome, CorralError):
-        raise outcome
-    return outcome[0]
 
 
 def _attempt_position(row: AttemptRecord) -> Position:

@@ -40,7 +40,7 @@ async def login(
     challenge: Annotated[str | None, Query(pattern=r"^[A-Za-z0-9_-]{43}$")] = None,
 ) -> Response:
     """Go to the provider."""
-    known_query(request)
+    await known_query(request)
     provider = await _provider(request)
     state, browser, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(4))
     target = await provider.way_in(state, nonce, verifier)

@@ -1,11 +1,26 @@
 """Jobs, attempts, events and artifacts, as they are shown."""
 
-from corral.jobs import ArtifactView, AttemptView, DeviceView, EventView, InputView, JobSpec, JobView, WaitReason
+from corral.jobs import (
+    ArrayPlace,
+    ArrayView,
+    ArtifactView,
+    AttemptView,
+    DeviceView,
+    EventView,
+    InputView,
+    JobSpec,
+    JobView,
+    TemplateUse,
+    WaitReason,
+)
 from corral.pulls import PullProgress
 
+from domain.scheduling.reasons import waiting_for_jobs
 from domain.states import JobState
+from store.arrays import ArrayRecord
+from store.dependencies import DEPENDENCY_FAILED
 from store.jobs import AttemptRecord, JobRecord, NumberedEvent
-from store.submissions import Queued
+from store.orders import Queued
 from store.tables import Artifact, Gpu, Job, StoredInput
 
 NOT_LOOKED_AT = WaitReason(code="not_looked_at_yet", text="the scheduler looks at it in its next pass")
@@ -28,16 +43,20 @@ def job_view(record: JobRecord) -> JobView:
         ended_at=job.ended_us,
         attempts=record.attempts,
         attempt=None if record.latest is None else attempt_view(record.latest),
+        array=_array_place(job),
+        template=_template_use(job.template_name, job.template_version),
     )
 
 
-def queued_view(spec: JobSpec, queued: Queued) -> JobView:
-    """A job that was queued a moment ago."""
+def queued_view(spec: JobSpec, queued: Queued, template: tuple[str, int] | None = None) -> JobView:
+    """A job, or the first of an array, that was queued a moment ago."""
+    waits = waiting_for_jobs(queued.waits_for) if queued.waits_for else None
+    array = spec.array
     return JobView(
         id=queued.job_id,
         tenant_id=queued.tenant_id,
         state=JobState.QUEUED,
-        reason=NOT_LOOKED_AT,
+        reason=NOT_LOOKED_AT if waits is None else WaitReason(code=waits.code, text=waits.text, numbers=waits.numbers),
         outcome=None,
         exit_code=None,
         error=None,
@@ -47,11 +66,40 @@ def queued_view(spec: JobSpec, queued: Queued) -> JobView:
         ended_at=None,
         attempts=0,
         attempt=None,
+        array=ArrayPlace(id=queued.array_id, index=array.first, count=array.count)
+        if array and queued.array_id
+        else None,
+        template=_template_use(*template) if template else None,
     )
 
 
+def array_view(record: ArrayRecord) -> ArrayView:
+    """An array."""
+    array = record.array
+    return ArrayView(
+        id=array.id,
+        tenant_id=array.tenant_id,
+        count=array.count,
+        most_running=array.most_running,
+        states=dict(record.states),
+        submitted_at=array.submitted_us,
+    )
+
+
+def _array_place(job: Job) -> ArrayPlace | None:
+    if job.array_id is None or job.array_index is None:
+        return None
+    return ArrayPlace(id=job.array_id, index=job.array_index, count=job.spec["array"]["count"])
+
+
+def _template_use(name: str | None, version: int | None) -> TemplateUse | None:
+    return None if name is None or version is None else TemplateUse(name=name, version=version)
+
+
 def wait_reason(job: Job) -> WaitReason | None:
-    """Why it waits, while it does."""
+    """Why it waits, while it does; or why it was cancelled, if what it waited for can no longer come."""
+    if job.state == "cancelled" and job.reason_code == DEPENDENCY_FAILED:
+        return WaitReason(code=DEPENDENCY_FAILED, text=job.error or "")
     if job.state not in ("queued", "held"):
         return None
     if job.reason_code is None:

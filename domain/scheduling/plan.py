@@ -1,6 +1,7 @@
 """The policy: a snapshot in, a plan out, a reason for everyone who waits."""
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from domain.ids import Instant, JobId
 from domain.images import digest_of
@@ -35,6 +36,7 @@ class _Pass:
         self._purses = PurseRoom(snapshot.funds, snapshot.tenants, now)
         self._fits: dict[Hashable, Fits | Reason] = {}
         self._blocked: dict[Hashable, Reason] = {}
+        self._arrays = dict(snapshot.arrays)
 
     def run(self) -> Plan:
         """Take the jobs one by one."""
@@ -53,7 +55,10 @@ class _Pass:
         if suspended := self._book.suspension(demand.tenant_id):
             return suspended
         if demand.not_before > self._now:
-            return reasons.back_off(demand)
+            return reasons.not_before(demand) if demand.is_postponed else reasons.back_off(demand)
+        room = self._arrays.get(demand.array_id or "")
+        if room is not None and room.running >= room.most_running:
+            return reasons.array_limit(room.most_running)
         if barred := self._barred(demand):
             return barred
         shape = shape_of(demand)
@@ -91,6 +96,8 @@ class _Pass:
         models = tuple(device.model for device in choice.devices)
         self._queue.charge(demand, models[0] if models else None)
         self._purses.charge(demand, models[0] if models else None)
+        if (room := self._arrays.get(demand.array_id or "")) is not None:
+            self._arrays[demand.array_id or ""] = replace(room, running=room.running + 1)
         gpu_ids = tuple(device.gpu_id for device in choice.devices)
         node_id = choice.room.node.node_id
         return Placement(demand.job_id, demand.tenant_id, node_id, gpu_ids, models, choice.level)

@@ -24,6 +24,24 @@ def back_off(demand: Demand) -> Reason:
     return Reason("back_off", text, {"not_before_us": demand.not_before})
 
 
+def not_before(demand: Demand) -> Reason:
+    """It was asked to start later."""
+    at = datetime.fromtimestamp(min(-(-demand.not_before // 1_000_000), LATEST_SECONDS), UTC)
+    text = f"it was asked to start at {at:%Y-%m-%dT%H:%M:%SZ} at the earliest"
+    return Reason("not_before", text, {"not_before_us": demand.not_before})
+
+
+def waiting_for_jobs(left: int) -> Reason:
+    """It starts after others."""
+    text = f"waits for {left} other job{'s or arrays' if left > 1 else ' or array'} to end"
+    return Reason("waiting_for_jobs", text, {"left": left})
+
+
+def array_limit(most: int) -> Reason:
+    """As many jobs of its array run as were asked to at once."""
+    return Reason("array_limit", f"{most} jobs of its array run, the most that it asked for", {"limit": most})
+
+
 def tenant_suspended(steps_up: int) -> Reason:
     """The tenant, or one above it, is suspended, or unknown."""
     whose = "the tenant is" if steps_up == 0 else "a tenant above it is"

@@ -105,6 +105,9 @@ class Demand:
     """How long it can hold its devices: what it may cost at most depends on it."""
     key_id: str | None = None
     """The key that submitted it."""
+    is_postponed: bool = False
+    """Whether `not_before` is the tenant's own wish; else it is a back-off."""
+    array_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +123,22 @@ class Funds:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayRoom:
+    """An array that asked for a bound: how many of its jobs may run at once, and how many do."""
+
+    most_running: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a pass may use."""
 
     nodes: tuple[Node, ...]
     tenants: Mapping[TenantId, TenantShare]
     queue: tuple[Demand, ...]
+    arrays: Mapping[str, ArrayRoom] = field(default_factory=dict)
+    """Those that asked for a bound."""
     barred_images: Mapping[str, "Reason"] = field(default_factory=dict)
     """Images that start nowhere now, by reference or by the digest at its end."""
     funds: Funds = Funds()
@@ -149,9 +162,10 @@ class Reason:
     """Why a job waits: a stable code, the numbers, a sentence."""
 
     code: str
-    """`quota_gpus`, `quota_borrowing`, `quota_running`, `tenant_suspended`, `back_off`, `image_blocked`,
-    `image_refused`, `image_unchecked`, `no_node`, `no_level`, `no_model`, `no_memory`, `no_driver`, `no_device`,
-    `no_room`; of a purse, `budget_short`, `month_hours_exhausted` and so on."""
+    """`waiting_for_jobs`, `not_before`, `array_limit`, `quota_gpus`, `quota_borrowing`, `quota_running`,
+    `tenant_suspended`, `back_off`, `image_blocked`, `image_refused`, `image_unchecked`, `no_node`, `no_level`,
+    `no_model`, `no_memory`, `no_driver`, `no_device`, `no_room`; of a purse, `budget_short`, `month_hours_exhausted`
+    and so on."""
     text: str
     numbers: Mapping[str, int]
 

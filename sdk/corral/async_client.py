@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 from corral.answers import problem_of
+from corral.batches import TemplatedJob
 from corral.call import Call
 from corral.calls import jobs as calls
 from corral.calls import ledger as ledger_calls
@@ -97,8 +98,17 @@ class AsyncClient(Operations, AsyncSender):
             for item in page.items:
                 yield item
 
-    async def submit(self, spec: JobSpec | None = None, *, tenant_id: str | None = None, **fields: Any) -> JobView:
-        """Queue a job, given whole or by the fields of `JobSpec`."""
+    async def submit(
+        self,
+        spec: JobSpec | None = None,
+        *,
+        template: str | None = None,
+        tenant_id: str | None = None,
+        **fields: Any,
+    ) -> JobView:
+        """Queue a job, given whole or by the fields of `JobSpec`; with a template, by what differs from it."""
+        if template is not None:
+            return await self.submit_templated(TemplatedJob(template=template, **fields), tenant_id=tenant_id)
         return await self.submit_spec(spec_of(spec, fields), tenant_id=tenant_id)
 
     async def wait(self, job_id: str, timeout: float | None = None) -> JobView:

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx2
 from corral.answers import problem_of
+from corral.batches import TemplatedJob
 from corral.call import Call
 from corral.calls import jobs as calls
 from corral.calls import ledger as ledger_calls
@@ -99,8 +100,17 @@ class Client(Operations, Sender):
             page = self.send(call.at_cursor(page.next))
             yield from page.items
 
-    def submit(self, spec: JobSpec | None = None, *, tenant_id: str | None = None, **fields: Any) -> Job:
-        """Queue a job, given whole or by the fields of `JobSpec`."""
+    def submit(
+        self,
+        spec: JobSpec | None = None,
+        *,
+        template: str | None = None,
+        tenant_id: str | None = None,
+        **fields: Any,
+    ) -> Job:
+        """Queue a job, given whole or by the fields of `JobSpec`; with a template, by what differs from it."""
+        if template is not None:
+            return Job(self, self.submit_templated(TemplatedJob(template=template, **fields), tenant_id=tenant_id))
         return Job(self, self.submit_spec(spec_of(spec, fields), tenant_id=tenant_id))
 
     def job(self, job_id: str) -> Job:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from corral.contract import RESERVED_ENV, Argument, EnvName, Line, Name, Request, Sha256, View
 from corral.pulls import PullProgress
-from corral.quantities import Duration, Size
+from corral.quantities import Duration, Size, Start
 from corral.secrets import SECRETS_PER_JOB_MAX, SecretName
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
@@ -15,6 +15,9 @@ IsolationLevel = Literal["process", "container", "gvisor", "kata"]
 ENV_VARIABLES_MAX = 256
 ENV_BYTES_MAX = 131_072
 COMMAND_BYTES_MAX = 131_072
+ARRAY_MAX = 10_000
+AFTER_MAX = 64
+BATCH_MAX = 1_000
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]{0,95}$")]
 RetryCause = Annotated[
@@ -80,6 +83,40 @@ class Retry(Request):
     on: list[RetryCause] = Field(default=["platform", "preempted"], max_length=16)
 
 
+class Array(Request):
+    """So many jobs instead of one; each finds CORRAL_ARRAY_ID, CORRAL_ARRAY_INDEX and CORRAL_ARRAY_COUNT."""
+
+    count: int = Field(ge=1, le=ARRAY_MAX)
+    first: int = Field(default=0, ge=0, le=1_000_000)
+    """Index of the first."""
+    step: int = Field(default=1, ge=1, le=1_000)
+    """Between two indexes."""
+    most_running: int | None = Field(default=None, ge=1, le=ARRAY_MAX)
+    """Of them at once; None for as many as there is room."""
+
+
+class AfterJob(Request):
+    """A job or an array that is to end first. An array succeeds if all of its jobs do."""
+
+    job: Annotated[str, StringConstraints(pattern=r"^((job|arr)_[0-9a-z]{26}|#.{1,200})$")]
+    """An id; in a batch also `#` and the name of a job before it."""
+    on: Literal["success", "failure", "any"] = "success"
+
+
+def _one_after(value: Any) -> Any:
+    """`"job_…"` stands for `{"job": "job_…"}`."""
+    return {"job": value} if isinstance(value, str) else value
+
+
+After = Annotated[AfterJob, BeforeValidator(_one_after)]
+
+
+def _each_once(after: list[AfterJob]) -> list[AfterJob]:
+    if len({each.job for each in after}) != len(after):
+        raise ValueError("a job stands there twice")
+    return after
+
+
 class JobSpec(Request):
     """A job, as sent. Fields of features that the server does not have yet are accepted at their neutral value."""
 
@@ -103,9 +140,10 @@ class JobSpec(Request):
     """Names of the tenant's secrets: files in /run/secrets, with the values that they have when the job starts."""
     inputs: list[Sha256] = Field(default=[], max_length=16)
     outputs: list[Literal["/out"]] = Field(default=["/out"], max_length=1)
-    array: None = None
-    after: list[str] = Field(default=[], max_length=0)
-    not_before: None = None
+    array: Array | None = None
+    after: Annotated[list[After], Field(max_length=AFTER_MAX), AfterValidator(_each_once)] = []
+    """Jobs and arrays of the tenant that are to end before it starts; it is cancelled if one can't end so any more."""
+    not_before: Start | None = None
     labels: dict[Name, Line] = Field(default={}, max_length=64)
 
     @model_validator(mode="after")
@@ -160,6 +198,21 @@ class AttemptView(View):
     """What in /out did not become an artifact, and why."""
 
 
+class ArrayPlace(View):
+    """Which job of an array it is."""
+
+    id: str
+    index: int
+    count: int
+
+
+class TemplateUse(View):
+    """The template from which a job was made, as it was then."""
+
+    name: str
+    version: int
+
+
 class JobView(View):
     """A job, as it stands. Times are microseconds since the epoch, UTC."""
 
@@ -178,6 +231,25 @@ class JobView(View):
     attempts: int
     attempt: AttemptView | None
     """The latest one."""
+    array: ArrayPlace | None = None
+    template: TemplateUse | None = None
+
+
+class ArrayView(View):
+    """An array, and how many of its jobs are in which state."""
+
+    id: str
+    tenant_id: str
+    count: int
+    most_running: int | None
+    states: dict[str, int]
+    submitted_at: int
+
+
+class BatchView(View):
+    """What became of a batch: an id for each of its jobs, in their order; for an array, the array's."""
+
+    ids: list[str]
 
 
 class EventView(View):

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from corral.call import Call
-from corral.calls import accounts, budgets, cluster, identity, ledger, quotas
+from corral.calls import accounts, batches, budgets, cluster, identity, ledger, quotas
 from corral.calls import audit as audit_calls
 from corral.calls import images as image_calls
 from corral.calls import jobs as job_calls
@@ -105,6 +105,14 @@ class Operations:
     release = Operation(job_calls.release)
     log_part = Operation(job_calls.log_part)
     upload_tar = Operation(job_calls.upload_tar)
+    submit_templated = Operation(batches.submit_templated)
+    submit_many = Operation(batches.submit_many)
+    array = Operation(batches.array)
+    cancel_array = Operation(batches.cancel_array)
+    templates = Listing(batches.templates)
+    template = Operation(batches.template)
+    set_template = Operation(batches.set_template)
+    delete_template = Operation(batches.delete_template)
 
     whoami = Operation(identity.whoami)
     keys = Listing(identity.keys)

@@ -1,6 +1,7 @@
 """Sizes and times as people write them, as exact integers."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -12,6 +13,10 @@ SIZE_UNITS = {
 }  # fmt: skip
 TIME_UNITS_US = {"ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
 QUANTITY_MAX = 2**62
+MOMENT_MAX_US = 253_402_300_799_999_999
+"""The end of the year 9999."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,15})(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.ASCII)
 _TIME_PART = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 _TIME = re.compile(r"(?:[0-9]{1,12}(?:ms|s|m|h|d)){1,5}", re.ASCII)
@@ -38,6 +43,33 @@ def duration_us(text: object) -> int:
     value = sum(int(number) * TIME_UNITS_US[unit] for number, unit in _TIME_PART.findall(text))
     if value > QUANTITY_MAX:
         raise ValueError("that time is too long")
+    return value
+
+
+def moment_us(text: str) -> int:
+    """Microseconds since the epoch of a moment as RFC 3339 writes it: "2026-12-01T08:00:00Z"."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or not _MOMENT.match(text) or moment < _EPOCH:
+        raise ValueError('a moment is written like "2026-12-01T08:00:00Z", with its time zone')
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def start_us(value: object) -> tuple[int, int]:
+    """An earliest start: as a moment (text, or microseconds since the epoch), or else as a time from now on."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOMENT_MAX_US:
+        return value, 0
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return 0, duration_us(value)
+    if isinstance(value, str):
+        return moment_us(value), 0
+    raise ValueError('a start is a moment ("2026-12-01T08:00:00Z") or a time from now on ("2h")')
+
+
+def _start(value: object) -> object:
+    start_us(value)
     return value
 
 
@@ -74,3 +106,10 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "examples": ["1h30m"]}),
 ]
 """A number of microseconds, sent as text."""
+
+Start = Annotated[
+    int | str,
+    BeforeValidator(_start),
+    WithJsonSchema({"anyOf": [{"type": "string", "examples": ["2026-12-01T08:00:00Z", "2h"]}, {"type": "integer"}]}),
+]
+"""An earliest start: a moment, or a time from the submission on."""

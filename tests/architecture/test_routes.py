@@ -11,9 +11,10 @@ from fastapi.routing import APIRoute
 
 from api.app import create_app
 from api.audit import REPORTS
-from api.auth import CALLERS
+from api.openapi import CALLERS
 from api.settings import ApiSettings
-from api.transactions import AuditedWrites, _open_reading, _open_writing
+from api.submitting import app_submitter
+from api.transactions import _open_reading, _open_writing, audited_writes
 
 SETTINGS = ApiSettings(database_url="sqlite://", redis_url="unix:///nowhere", storage_url="memory://routes")
 OPEN = {"/healthz", "/readyz", "/docs", "/login", "/login/callback", "/login/token"}
@@ -36,6 +37,11 @@ def dependencies(dependant: Any) -> Iterator[Any]:
     for inner in dependant.dependencies:
         yield inner
         yield from dependencies(inner)
+
+
+def is_async(call: Any) -> bool:
+    asks = (call, getattr(type(call), "__call__", None))  # noqa: B004 - a library's dependency may be an object
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in asks)
 
 
 ROUTES = routes()
@@ -73,9 +79,14 @@ class TestEveryRoute:
     def test_notes_its_changes_for_the_audit(self, route: APIRoute) -> None:
         """Whatever writes does so in a transaction that notes it; a node's reports are no changes."""
         calls = {each.call for each in dependencies(route.dependant)}
-        is_audited = bool({_open_writing, AuditedWrites} & calls)
+        is_audited = bool({_open_writing, audited_writes, app_submitter} & calls)
         is_report = REPORTS.fullmatch(f"/v1{route.path}") is not None
         assert is_audited or is_report or route.methods == {"GET"} or _open_reading in calls
+
+    def test_needs_no_thread_for_a_dependency(self, route: APIRoute) -> None:
+        """A dependency that is no coroutine is sent to a thread and back, for each request."""
+        for each in dependencies(route.dependant):
+            assert is_async(each.call), each.call
 
     def test_says_what_it_is_for(self, route: APIRoute) -> None:
         assert route.endpoint.__doc__

@@ -29,10 +29,15 @@ def submit_spec(spec: JobSpec, *, tenant_id: str | None = None) -> Call[JobView]
 
 
 def jobs(
-    *, state: str | None = None, name: str | None = None, tenant_id: str | None = None, limit: int = PAGE_LIMIT
+    *,
+    state: str | None = None,
+    name: str | None = None,
+    array: str | None = None,
+    tenant_id: str | None = None,
+    limit: int = PAGE_LIMIT,
 ) -> Call[Page[JobView]]:
     """Jobs, newest first."""
-    return get(place("jobs"), Page[JobView], state=state, name=name, tenant_id=tenant_id, limit=limit)
+    return get(place("jobs"), Page[JobView], state=state, name=name, array=array, tenant_id=tenant_id, limit=limit)
 
 
 def job_view(job_id: str) -> Call[JobView]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from corral.call import PAGE_LIMIT
+from corral.cli.batch import print_array
 from corral.cli.numbers import moment_text
 from corral.cli.options import AsJson, JobId, OfTenant, connect, maybe_tenant_id
 from corral.cli.output import print_json, print_line, print_table
@@ -21,6 +22,7 @@ def ps(
     limit: Annotated[int, typer.Option(min=1, help="Most jobs to show.")] = 50,
     state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
     name: Annotated[str | None, typer.Option(help="Only with this name.")] = None,
+    array: Annotated[str | None, typer.Option(help="Only of this array.")] = None,
     tenant: OfTenant = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,7 +35,7 @@ def ps(
         found = {
             view.id: view
             for one in states
-            for view in islice(client.jobs(state=one, name=name, tenant_id=of, limit=page), limit)
+            for view in islice(client.jobs(state=one, name=name, array=array, tenant_id=of, limit=page), limit)
         }
     shown = sorted(found.values(), key=lambda view: (view.submitted_at, view.id), reverse=True)[:limit]
     if as_json:
@@ -46,8 +48,12 @@ def ps(
 
 
 def cancel(job: JobId, as_json: AsJson = False) -> None:
-    """End a job. One that runs is told to stop, and has its grace."""
+    """End a job, or by the id of an array all of its jobs. One that runs is told to stop, and has its grace."""
     with connect() as client:
+        if job.startswith("arr_"):
+            array = client.cancel_array(job)
+            print_json(array) if as_json else print_array(array)
+            return
         view = client.cancel(job)
     if as_json or view.state in TERMINAL_STATES:
         _print_state(view, as_json)

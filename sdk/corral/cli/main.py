@@ -7,6 +7,7 @@ from corral.cli import (
     account,
     artifacts,
     audit,
+    batch,
     budget,
     catalogue,
     jobs,
@@ -18,6 +19,7 @@ from corral.cli import (
     secrets,
     show,
     submit,
+    templates,
     usage,
     webhooks,
 )
@@ -38,7 +40,7 @@ app = typer.Typer(
     help="GPU jobs on a Corral server.",
 )
 for command in (
-    account.login, jobs.ps, show.show, logs.logs, jobs.cancel, jobs.hold, jobs.release,
+    account.login, jobs.ps, show.show, logs.logs, jobs.cancel, jobs.hold, jobs.release, batch.batch, batch.array,
     artifacts.artifacts, proofs.receipt, budget.budget, catalogue.images, catalogue.gpus, account.whoami,
 ):  # fmt: skip
     app.command()(command)
@@ -47,6 +49,7 @@ app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.add_typer(keys.app, name="keys")
 app.add_typer(members.app, name="members")
 app.add_typer(secrets.app, name="secrets")
+app.add_typer(templates.app, name="templates")
 app.add_typer(audit.app, name="audit")
 app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(quota.app, name="quota")

@@ -36,6 +36,12 @@ def submit(
     max_unreachable: Annotated[Text, typer.Option(help='How long its node may be out of reach, or "never".')] = None,
     retry: Annotated[int | None, typer.Option(help="How often to try again.")] = None,
     retry_on: Annotated[list[str] | None, typer.Option(help='A cause, such as "oom" or "exit:75"; repeat.')] = None,
+    array: Annotated[Text, typer.Option(metavar="COUNT[%MOST]", help="So many jobs, at most MOST at once.")] = None,
+    after: Annotated[list[str] | None, typer.Option(metavar="JOB", help="Start when it has succeeded; repeat.")] = None,
+    after_any: Annotated[list[str] | None, typer.Option(metavar="JOB", help="Start when it has ended.")] = None,
+    after_failure: Annotated[list[str] | None, typer.Option(metavar="JOB", help="Start when it has failed.")] = None,
+    not_before: Annotated[Text, typer.Option(help='"2026-12-01T08:00:00Z", or from now on "2h".')] = None,
+    template: Annotated[Text, typer.Option(help="What it is made from; options win over it.")] = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be repeated.")] = None,
     secret: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Found in /run/secrets; may be repeated.")
@@ -57,6 +63,13 @@ def submit(
         "image": image, "command": command or None, "name": name, "time_limit": time_limit, "grace": grace,
         "isolation": isolation, "priority": priority, "preemptible": preemptible or None,
         "max_unreachable": max_unreachable, "env": pairs(env or (), "NAME=VALUE"), "secrets": secret,
+        "array": None if array is None else read(lambda: _array(array)),
+        "after": [
+            {"job": job, "on": on}
+            for on, jobs in (("success", after), ("any", after_any), ("failure", after_failure))
+            for job in jobs or ()
+        ],
+        "not_before": not_before,
         "labels": pairs(label or (), "NAME=TEXT"), "retry": {"limit": retry, "on": retry_on},
         "resources": {
             "gpus": gpus, "gpu_model": gpu_model, "gpu_memory_min": gpu_memory_min, "cpus": cpus,
@@ -64,19 +77,30 @@ def submit(
         },
     }  # fmt: skip
     fields = merged(_file_fields(spec), said)
-    read(lambda: read_fields(fields))  # before anything is sent
+    if template is None:
+        read(lambda: read_fields(fields))  # before anything is sent
     with connect() as client:
         owner = maybe_tenant_id(client, tenant)
         if inputs:
             fields["inputs"] = [*fields.get("inputs", []), *(_upload(client, path, owner) for path in inputs)]
-        job = client.submit(read(lambda: read_fields(fields)), tenant_id=owner)
+        if template is None:
+            job = client.submit(read(lambda: read_fields(fields)), tenant_id=owner)
+        else:
+            job = client.submit(template=template, tenant_id=owner, **fields)
         if not (wait or follow or output_dir):
-            print_json(job.view) if as_json else print_line(job.id)
+            print_json(job.view) if as_json else print_line(job.view.array.id if job.view.array else job.id)
             return
         _stay(client, job, shows_log=follow is not False, as_json=as_json)
         if output_dir:
             _download(job, output_dir)
     raise typer.Exit(_told(job, as_json))
+
+
+def _array(text: str) -> dict[str, int]:
+    count, percent, most = text.partition("%")
+    if not count.isdecimal() or (percent and not most.isdecimal()):
+        raise ValueError(f"--array {text!r} is not written as 100 or 100%8")
+    return {"count": int(count)} | ({"most_running": int(most)} if most else {})
 
 
 def _file_fields(file: Path | None) -> dict[str, Any]:
