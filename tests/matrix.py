@@ -28,9 +28,12 @@ MADE: dict[str, Callable[[Actor], str]] = {
     "request_id": lambda owner: str(
         owner.made("/quota/requests", {"model": "*", "limit": 1, "reason": "more", "until": 2**57})["id"]
     ),
+    "webhook_id": lambda owner: str(owner.made("/webhooks", {"url": "https://hooks.example.org/x"})["id"]),
     "member_id": lambda owner: str(owner.made("/members", {"email": "ada@example.org"})["id"]),
 }
 """How a tenant comes to have one, for a parameter that names something of a tenant's."""
+INNER = {"delivery_id"}
+"""What is looked for only inside something that has a maker."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import httpx2
 import pytest
 from actors import Actor, a_job, a_tenant
-from matrix import ALL, CLOSED, MADE, OF_KEYS, OF_NODES, OPEN, SCOPES, role_below
+from matrix import ALL, CLOSED, INNER, MADE, OF_KEYS, OF_NODES, OPEN, SCOPES, role_below
 from sqlalchemy import Engine
 from sqlmodel import Session, select
 
@@ -72,6 +72,13 @@ def test_the_document_says_of_every_operation_who_may_use_it() -> None:
     assert {(each.method, each.path) for each in ALL if each.role is None} == OPEN
     assert {each.role for each in CLOSED} == {*Role, "node"}
     assert [each for each in OF_KEYS if each.scope is None] == [each for each in OF_KEYS if each.path == "/v1/whoami"]
+
+
+def test_everything_of_a_tenants_that_a_path_names_can_be_made_by_the_matrix() -> None:
+    of_tenants = [each for each in OF_KEYS if each.role != Role.PLATFORM_ADMIN]
+    ids = {(name, str(each)) for each in of_tenants for name in each.parameters if name.endswith("_id")}
+    missing = sorted(each for name, each in ids if name not in MADE and name not in INNER)
+    assert not missing, f"say in tests/matrix.py (MADE) how a tenant comes to have one: {missing}"
 
 
 def test_no_key_opens_nothing(tenant: Actor) -> None:
