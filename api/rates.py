@@ -100,3 +100,13 @@ def _kind(request: Request) -> str:
 
 def _prefix(token: str) -> str:
     return token.split("_", 2)[1] if token.count("_") >= 2 else token[:16]
+
+
+async def by_address(request: Request) -> None:
+    """For routes that need no key: each request is charged to its address.
+
+    Raises:
+        RateLimited: too many came from there.
+    """
+    rates: Rates = request.app.state.rates
+    await rates.charge_address(request)

@@ -69,7 +69,7 @@ class ApiSettings(BaseSettings):
     rate_reads: str = "300/second"
     """How often one key may read; empty for no limit. Of a tenant's keys together, `rate_tenant_factor` times that."""
     rate_writes: str = "100/second"
-    rate_submissions: str = "500/second"
+    rate_submissions: str = "2000/second"
     """Requests that submit jobs; one of them may hold many."""
     rate_tenant_factor: int = 4
     rate_nodes: str = "500/second"

@@ -16,6 +16,7 @@ from control.clock import boot_seconds
 from domain.errors import StaleLeader
 from domain.ids import AttemptId, Fence, JobId, NodeId
 from domain.states import AttemptState
+from store.deliveries import forget_old
 from store.ends import lose, withdraw
 from store.engine import reading, writing
 from store.health import DATABASE_AWAY
@@ -92,6 +93,7 @@ class Sweeper:
         if self._pruned_at is None or now - self._pruned_at >= PRUNE_SECONDS:
             self._pruned_at = now
             self._write(prune)
+            self._write(forget_old)
 
     def _end_grants(self, request_ids: Sequence[str]) -> None:
         """Count no more what was granted until now. Nothing new starts by it since its end, swept or not."""

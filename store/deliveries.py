@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Engine, func, select, update
+from sqlmodel import Session
 
 from domain.webhooks import retry_delay_us
 from store.base import table_of
@@ -18,6 +19,8 @@ CLAIM_US = 120_000_000
 """A claimed delivery whose sender dies is tried again after this."""
 DISABLED_AFTER_US = 3 * 24 * 3_600_000_000
 """A webhook of which nothing arrived for so long is not called any more."""
+KEPT_US = 30 * 24 * 3_600_000_000
+"""For so long it can be seen what became of a delivery."""
 
 _WEBHOOK, _DELIVERY = table_of(Webhook), table_of(Delivery)
 _IS_PENDING = _DELIVERY.c.state == "pending"
@@ -94,6 +97,7 @@ def claim(engine: Engine, epoch: int, webhook_id: str) -> Sending | None:
 def arrived(engine: Engine, sending: Sending, status: int) -> None:
     """It was taken."""
     with writing(engine) as session:
+        _hold(session, sending)
         session.connection().execute(
             update(_DELIVERY)
             .where(_DELIVERY.c.id == sending.delivery_id, _IS_PENDING)
@@ -109,6 +113,7 @@ def arrived(engine: Engine, sending: Sending, status: int) -> None:
 def failed(engine: Engine, sending: Sending, status: int | None, error: str, jitter_milli: int) -> None:
     """It was not taken: it is tried again later, or given up; a webhook that takes nothing for days is disabled."""
     with writing(engine) as session:
+        _hold(session, sending)
         now = now_us(session)
         delay = retry_delay_us(sending.attempts, jitter_milli)
         then = {"state": "failed", "ended_us": now} if delay is None else {"next_attempt_us": now + delay}
@@ -130,3 +135,15 @@ def failed(engine: Engine, sending: Sending, status: int | None, error: str, jit
         if tenant_id is not None:
             text = f"webhook {sending.webhook_id} took nothing for days and is called no more"
             record(session, "webhook_disabled", tenant_id=tenant_id, text=text)
+
+
+def forget_old(session: Session) -> None:
+    """Remove deliveries that ended long ago."""
+    session.connection().execute(
+        _DELIVERY.delete().where(_DELIVERY.c.state != "pending", _DELIVERY.c.ended_us < now_us(session) - KEPT_US)
+    )
+
+
+def _hold(session: Session, sending: Sending) -> None:
+    """Lock the webhook before its delivery, as everybody does."""
+    session.connection().execute(select(_WEBHOOK.c.id).where(_WEBHOOK.c.id == sending.webhook_id).with_for_update())

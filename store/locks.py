@@ -1,7 +1,7 @@
 """The one order in which rows are locked, so that no two transactions wait for each other.
 
 platform admins' keys, then members (by id) → nodes (by id) → quota rows (from the root of the tenant tree down) → quota
-request → job → attempt → devices (by id) → tenant's chain → audit chains (by name).
+request → job → attempt → devices (by id) → tenant's chain → webhook → its deliveries → audit chains (by name).
 
 Rows of `image_check` (by reference) come after the nodes', and nothing is locked after them but the audit.
 Purses and holds, arrays and dependencies change under the quota rows of their tenant, and so need no place in the

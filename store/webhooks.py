@@ -144,6 +144,7 @@ def renew_secret(session: Session, webhook_id: str, envelope: Envelope, renewed:
 def delete(session: Session, scope: TenantId | None, webhook_id: str) -> None:
     """Do away with it and its deliveries."""
     found = find(session, scope, webhook_id)
+    session.refresh(found, with_for_update=True)
     session.connection().execute(_DELIVERY.delete().where(_DELIVERY.c.webhook_id == found.id))
     session.delete(found)
     session.flush()
@@ -197,6 +198,7 @@ def write_deliveries(session: Session) -> None:
     query = select_columns(_WEBHOOK.c.id, _WEBHOOK.c.tenant_id, _WEBHOOK.c.types).where(
         _WEBHOOK.c.tenant_id.in_(tenants), _WEBHOOK.c.state == "active"
     )
+    query = query.order_by(_WEBHOOK.c.id).with_for_update(read=True, key_share=True)  # none is deleted meanwhile
     hooks = session.connection().execute(query).all()
     room = {hook.id: _room(session, hook.id) for hook in hooks}
     rows = []

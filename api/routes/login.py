@@ -8,13 +8,14 @@ import secrets
 from typing import Annotated
 
 from corral.identity import LoginCode, NewKey
-from fastapi import APIRouter, Cookie, Query, Request
+from fastapi import APIRouter, Cookie, Depends, Query, Request
 from sqlmodel import Session
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from api.audit import Actor, note_made
 from api.oidc import CALLBACK, Provider
 from api.query import known_query
+from api.rates import by_address
 from api.settings import ApiSettings
 from api.transactions import AppDatabase, Writes
 from api.views.identity import new_key
@@ -24,7 +25,7 @@ from store import logins
 from store.people import place_of
 from store.tables import ApiKey
 
-router = APIRouter(prefix="/login", tags=["login"])
+router = APIRouter(prefix="/login", tags=["login"], dependencies=[Depends(by_address)])
 
 COOKIE = "corral_login"
 COOKIE_SECONDS = 600

@@ -20,6 +20,7 @@ from control.outbound import NotReached, post
 from domain.ids import TenantId
 from domain.webhooks import ATTEMPTS_MAX, WebhookRules
 from store import webhooks
+from store.deliveries import forget_old
 from store.engine import reading, writing
 from store.events import record
 from store.ids import new_id
@@ -212,6 +213,20 @@ def test_two_senders_at_once_send_it_once(engine: Engine, epoch: int, keys: File
         for thread in threads:
             thread.join()
         assert len(receiver.got) == 20
+
+
+def test_what_ended_long_ago_is_forgotten_and_what_waits_is_not(engine: Engine, keys: FileKeys) -> None:
+    with writing(engine) as session:
+        webhook_id, _ = a_webhook(session, keys, a_tenant(session), 443)
+        old, waiting = (webhooks.send_test(session, None, webhook_id).id for _ in range(2))
+        row = session.get_one(Delivery, old)
+        row.state, row.ended_us = "delivered", 1
+    with writing(engine) as session:
+        forget_old(session)
+    assert [each.id for each in all_deliveries(engine)] == [waiting]
+    with writing(engine) as session:
+        webhooks.delete(session, None, webhook_id)
+    assert all_deliveries(engine) == []
 
 
 @pytest.fixture
