@@ -24,6 +24,7 @@ line: the API looks at their form only."""
 MADE: dict[str, Callable[[Actor], str]] = {
     "tenant_id": lambda owner: owner.tenant_id,
     "job_id": lambda owner: str(owner.made("/jobs", a_job())["id"]),
+    "array_id": lambda owner: str(owner.made("/jobs", a_job(array={"count": 1}))["array"]["id"]),
     "key_id": lambda owner: str(owner.made("/keys", {"name": "target"})["id"]),
     "request_id": lambda owner: str(
         owner.made("/quota/requests", {"model": "*", "limit": 1, "reason": "more", "until": 2**57})["id"]

@@ -148,7 +148,7 @@ def test_another_tenants_ids_are_answered_like_ids_of_nobody(tenant: Actor, riva
         assert answer.status_code in (404, 422), operation
         assert (answer.status_code, answer.content) == (nobodys.status_code, nobodys.content), operation
     with Session(engine) as session:
-        assert session.exec(select(Job.state)).all() == ["queued"]
+        assert set(session.exec(select(Job.state)).all()) == {"queued"}
         assert session.exec(select(ApiKey.revoked_us).where(ApiKey.id == theirs["key_id"])).one() is None
 
 
