@@ -18,6 +18,7 @@ from store.base import table_of
 from store.clock import now_us
 from store.ids import new_id
 from store.paging import Position, after
+from store.scopes import reaches
 from store.sealing import Envelope, Sealed
 from store.tables import Delivery, Webhook
 
@@ -103,7 +104,7 @@ def find(session: Session, scope: TenantId | None, webhook_id: str) -> Webhook:
         NotFound: there is none, or it is another tenant's.
     """
     found = session.get(Webhook, webhook_id)
-    if found is None or scope not in (None, found.tenant_id):
+    if found is None or not reaches(session, scope, found.tenant_id):
         raise NotFound("webhook")
     return found
 

@@ -6,7 +6,7 @@ from corral.audit import AuditChainView, AuditCheck, AuditEntryView
 from corral.contract import Page
 from fastapi import APIRouter, Query
 
-from api.auth import TenantCaller
+from api.auth import TenantAdminCaller
 from api.paging import AskedPage
 from api.paths import TenantQuery, TimeQuery
 from api.transactions import Reading
@@ -21,7 +21,7 @@ Text = Annotated[str | None, Query(min_length=1, max_length=200, pattern=r"^[\x2
 
 @router.get("")
 def list_entries(
-    caller: TenantCaller,
+    caller: TenantAdminCaller,
     session: Reading,
     paging: AskedPage,
     actor: Text = None,
@@ -38,7 +38,7 @@ def list_entries(
 
 
 @router.get("/verify")
-def verify(caller: TenantCaller, session: Reading, tenant_id: TenantQuery = None) -> AuditCheck:
+def verify(caller: TenantAdminCaller, session: Reading, tenant_id: TenantQuery = None) -> AuditCheck:
     """Whether the chains are sound, and where each first is not."""
     chains: list[AuditChainView] = [
         audit_chain_view(each) for each in audit.verify(session, caller.narrowed(tenant_id))

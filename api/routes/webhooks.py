@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from sqlmodel import Session
 from starlette.responses import Response
 
-from api.auth import TenantAdminCaller, TenantCaller
+from api.auth import TenantAdminCaller
 from api.once import AskedOnce
 from api.paging import AskedPage
 from api.parts import AppMasterKeys, AppSettings
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 @router.get("")
 def list_webhooks(
-    caller: TenantCaller, session: Reading, paging: AskedPage, tenant_id: TenantQuery = None
+    caller: TenantAdminCaller, session: Reading, paging: AskedPage, tenant_id: TenantQuery = None
 ) -> Page[WebhookView]:
     """The tenant's webhooks, newest first, without their secrets."""
     rows = webhooks.webhooks(session, caller.narrowed(tenant_id), paging.limit, paging.start)
@@ -61,7 +61,7 @@ async def create(
 
 
 @router.get("/{webhook_id}")
-def show(webhook_id: WebhookPath, caller: TenantCaller, session: Reading) -> WebhookView:
+def show(webhook_id: WebhookPath, caller: TenantAdminCaller, session: Reading) -> WebhookView:
     """One webhook."""
     return webhook_view(webhooks.find(session, caller.scope, webhook_id))
 
@@ -116,7 +116,7 @@ async def rotate(
 
 @router.get("/{webhook_id}/deliveries")
 def list_deliveries(
-    webhook_id: WebhookPath, caller: TenantCaller, session: Reading, paging: AskedPage
+    webhook_id: WebhookPath, caller: TenantAdminCaller, session: Reading, paging: AskedPage
 ) -> Page[DeliveryView]:
     """What was and will be sent to it, newest first."""
     rows = webhooks.deliveries(session, caller.scope, webhook_id, paging.limit, paging.start_name)
