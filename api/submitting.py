@@ -32,6 +32,8 @@ from store.key_witness import Witness, witnesses
 from store.orders import Order, Queued
 from store.submissions import submit
 
+WAKE_PAUSE_SECONDS = 0.02
+"""After a call; the calls within it count as one."""
 TRIES = 3
 """Of an order whose idempotency key another process takes at the same time."""
 BOUNDS = Bounds(group_weight=256, tenant_weight=4_000, total_weight=20_000, total_bytes=256 * 2**20)
@@ -92,6 +94,7 @@ class Waker:
         while self._is_due:
             self._is_due = False
             await anyio.to_thread.run_sync(self._wake)
+            await asyncio.sleep(WAKE_PAUSE_SECONDS)
 
 
 class KeyChanged(Exception):

@@ -25,6 +25,11 @@ _EARLIER = select(_KEYS).where(
     _KEYS.c.caller.in_(bindparam("callers", expanding=True)), _KEYS.c.key.in_(bindparam("keys", expanding=True))
 )
 
+_TAKE = {
+    name: insert(_KEYS).on_conflict_do_nothing().returning(_KEYS.c.key)
+    for name, insert in (("postgresql", postgres_insert), ("sqlite", sqlite_insert))
+}
+
 
 class KeyTaken(Exception):
     """Another transaction took an idempotency key first. Tried again, its answer is found."""
@@ -117,7 +122,6 @@ def keep_all(session: Session, answers: Mapping[Asked, Answer], now: int) -> Non
     """
     if not answers:
         return
-    insert = postgres_insert if session.get_bind().dialect.name == "postgresql" else sqlite_insert
     rows = [
         {
             "caller": asked.caller,
@@ -130,7 +134,7 @@ def keep_all(session: Session, answers: Mapping[Asked, Answer], now: int) -> Non
         }
         for asked, answer in sorted(answers.items(), key=lambda each: (each[0].caller, each[0].key))
     ]
-    taken = session.connection().execute(insert(_KEYS).on_conflict_do_nothing().returning(_KEYS.c.key), rows)
+    taken = session.connection().execute(_TAKE[session.get_bind().dialect.name], rows)
     if len(taken.all()) != len(rows):
         raise KeyTaken
 

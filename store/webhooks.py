@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert
+from sqlalchemy import bindparam, insert
 from sqlalchemy import select as select_columns
 from sqlmodel import Session, col, func, select
 
@@ -31,6 +31,12 @@ OLD_SECRET_US = 24 * 3_600_000_000
 _PUBLISHED = "published_events"
 
 _WEBHOOK, _DELIVERY = table_of(Webhook), table_of(Delivery)
+_LISTENING = (
+    select_columns(_WEBHOOK.c.id, _WEBHOOK.c.tenant_id, _WEBHOOK.c.types)
+    .where(_WEBHOOK.c.tenant_id.in_(bindparam("of", expanding=True)), _WEBHOOK.c.state == "active")
+    .order_by(_WEBHOOK.c.id)
+    .with_for_update(read=True, key_share=True)  # none is deleted meanwhile
+)
 _ADD = insert(_DELIVERY)
 
 
@@ -195,12 +201,8 @@ def write_deliveries(session: Session) -> None:
     events = session.info.pop(_PUBLISHED, ())
     if not events:
         return
-    tenants = {event["tenant_id"] for event in events}
-    query = select_columns(_WEBHOOK.c.id, _WEBHOOK.c.tenant_id, _WEBHOOK.c.types).where(
-        _WEBHOOK.c.tenant_id.in_(tenants), _WEBHOOK.c.state == "active"
-    )
-    query = query.order_by(_WEBHOOK.c.id).with_for_update(read=True, key_share=True)  # none is deleted meanwhile
-    hooks = session.connection().execute(query).all()
+    tenants = sorted({event["tenant_id"] for event in events})
+    hooks = session.connection().execute(_LISTENING, {"of": tenants}).all()
     room = {hook.id: _room(session, hook.id) for hook in hooks}
     rows = []
     for event in events if hooks else ():

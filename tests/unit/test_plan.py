@@ -9,7 +9,7 @@ from domain.ids import Instant, JobId, NodeId
 from domain.levels import ImageKind, Level
 from domain.scheduling.capacity import feasible
 from domain.scheduling.plan import plan
-from domain.scheduling.snapshot import Demand, Node, Plan, Reason, Snapshot
+from domain.scheduling.snapshot import ArrayRoom, Demand, Node, Plan, Reason, Snapshot
 from tests.clusters import GIB, a_demand, a_node, a_snapshot, a_tenant, devices
 
 NOW = Instant(1_000_000)
@@ -306,3 +306,16 @@ def test_a_tenant_that_is_its_own_ancestor_does_not_hang_the_pass() -> None:
     tenants = [a_tenant("a", "b"), a_tenant("b", "a")]
     queue = [a_demand("of-a", "a"), a_demand("of-b", "b")]
     assert sorted(started(a_snapshot([a_node("n")], queue, tenants))) == ["of-a", "of-b"]
+
+
+def test_a_later_start_and_a_full_array_say_so() -> None:
+    later = a_demand("later", not_before=Instant(5_000_000), is_postponed=True)
+    backed_off = a_demand("again", not_before=Instant(5_000_000))
+    of_array = [a_demand(f"a{n}", array_id="arr") for n in range(3)]
+    snapshot = replace(
+        a_snapshot([a_node("n")], [later, backed_off, *of_array]), arrays={"arr": ArrayRoom(most_running=2, running=1)}
+    )
+    decided = plan(snapshot, Instant(0))
+    assert [each.job_id for each in decided.placements] == ["a0"]
+    codes = {job_id: reason.code for job_id, reason in decided.waiting.items()}
+    assert codes == {"later": "not_before", "again": "back_off", "a1": "array_limit", "a2": "array_limit"}
