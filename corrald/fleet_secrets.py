@@ -5,22 +5,25 @@ postgres/password       for the database server
 redis/users.acl         hashes alone, for Redis
 api/env, control/env    addresses with passwords, for one service each
 keys/secrets.keys       the master key of tenants' secrets, for api and control
+keys/signing.key        what signs receipts, adjustments and seals, for the same
 ```
 """
 
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from hints.access import api_rules, control_rules
 from store.master_keys import add_key
+from store.signing import new_signing_key
 
 PASSWORD_BYTES = 24
 OWNERS: Mapping[str, int] = {"postgres": 64001, "redis": 64002, "api": 64000, "control": 64000, "keys": 64000}
 """The user that each folder is for, as images/ makes it."""
 REDIS_USERS: Mapping[str, Iterable[str]] = {"api": api_rules(), "control": control_rules()}
+KEYS: Mapping[str, Callable[[Path], object]] = {"secrets.keys": add_key, "signing.key": new_signing_key}
 STORAGE = "file:///var/lib/corral/storage"
 
 
@@ -38,10 +41,11 @@ def make(folder: Path, owners: Mapping[str, int] = OWNERS) -> bool:
     _write(folder / "redis" / "users.acl", _users(redis_passwords))
     for service, password in redis_passwords.items():
         _write(folder / service / "env", _env(database_password, f"redis://{service}:{password}@redis:6379/0"))
-    keys = folder / "keys" / "secrets.keys"
-    keys.unlink(missing_ok=True)
-    keys.parent.mkdir(exist_ok=True)
-    add_key(keys)
+    keys = folder / "keys"
+    keys.mkdir(exist_ok=True)
+    for name, make_key in KEYS.items():
+        (keys / name).unlink(missing_ok=True)
+        make_key(keys / name)
     _write(done, "")
     for name, uid in owners.items():
         _give(folder / name, uid)

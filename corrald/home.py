@@ -94,7 +94,7 @@ class Home:
     @property
     def key_files(self) -> tuple[Path, ...]:
         """The platform's own keys, which a backup needs."""
-        return (self.secrets_key_file,)
+        return (self.secrets_key_file, self.signing_key_file)
 
     @property
     def secrets_key_file(self) -> Path:

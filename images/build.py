@@ -3,6 +3,7 @@
     python3 images/build.py cpu-base                   on a base from Debian's packages, made here (as root)
     python3 images/build.py cpu-base --base registry   on the base that its Dockerfile pins by digest
     python3 images/build.py cpu-base --lock            write the lock files anew, from what the indexes have now
+    python3 images/build.py base                       only the base, for the images of compose.yaml
 
 Packages and wheels come by hash, or the build ends: `packages.*.lock` for Debian's, `requirements.lock` for Python's.
 Nothing has a network while the image itself is built. Needs Docker and pip, and debootstrap for a base of its own.
@@ -26,6 +27,8 @@ HERE = Path(__file__).parent
 BASES = tomllib.loads((HERE / "bases.toml").read_text())
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1735689600"))
 """The time that every file of a base has: 2025-01-01, so that the same packages give the same bytes."""
+SERVICES_BASE = "corral/base:bookworm"
+"""The tag by which compose.yaml finds its base."""
 PYTHON = "3.11"
 PLATFORMS = tuple(f"manylinux{tag}_x86_64" for tag in ("_2_28", "_2_27", "_2_17", "2014", "_2_12", "2010", "_2_5", "1"))
 LEFT_OUT = ("var/cache/", "var/lib/apt/lists/", "var/log/", "tmp/", "run/", "dev/", "proc/", "sys/", "debootstrap/")
@@ -37,11 +40,15 @@ CHANGING = ("etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/ld.so.cach
 def main() -> None:
     """Build what the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("image", choices=sorted(each.parent.name for each in HERE.glob("*/image.toml")))
+    names = sorted(each.parent.name for each in HERE.glob("*/image.toml"))
+    parser.add_argument("image", choices=["base", *names], help="base: what the services of compose.yaml stand on")
     parser.add_argument("--base", choices=("local", "registry"), default="local")
     parser.add_argument("--lock", action="store_true", help="write the lock files anew instead of building")
     parser.add_argument("--tag", help="name of the image in the engine (corral/NAME)")
     asked = parser.parse_args()
+    if asked.image == "base":
+        run(["docker", "tag", local_base("slim"), asked.tag or SERVICES_BASE])
+        return
     folder = HERE / asked.image
     about = tomllib.loads((folder / "image.toml").read_text())
     if asked.lock:

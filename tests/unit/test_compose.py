@@ -73,6 +73,7 @@ def test_secrets_are_made_once_each_for_its_owner_and_never_in_clear_for_redis(t
     password = (tmp_path / "postgres" / "password").read_text()
     users = (tmp_path / "redis" / "users.acl").read_text()
     assert users.startswith("user default off\n")
+    assert {path.name for path in (tmp_path / "keys").iterdir()} == {"secrets.keys", "signing.key", "made"}
     for service in ("api", "control"):
         env = dict(line.split("=", 1) for line in (tmp_path / service / "env").read_text().splitlines())
         assert password in env["CORRAL_DATABASE_URL"]
