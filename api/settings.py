@@ -1,34 +1,21 @@
 """What an API process can be told, from the environment (`CORRAL_…`) or by whoever composes it."""
 
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from api.oidc_settings import OidcSettings
-from domain.webhooks import WebhookRules
+from store.settings import StoreSettings
 
 
-class ApiSettings(BaseSettings):
+class ApiSettings(StoreSettings):
     """Read once, passed on; nothing else of the API reads the environment. Every bound has a reason to be there."""
 
-    model_config = SettingsConfigDict(env_prefix="CORRAL_", frozen=True, extra="ignore")
-
-    database_url: str
-    redis_url: str
     storage_url: str
     """Where inputs, logs and artifacts live: `file:///var/lib/corral/storage`, or `s3://bucket/prefix`."""
     storage_options: dict[str, Any] = Field(default={}, repr=False)
     """As JSON; s3fs's own options for S3, such as `endpoint_url`. Credentials and region: the usual AWS variables."""
 
-    secrets_key_file: Path | None = None
-    """Master keys under which secrets are kept, as `corrald keys new secrets` makes them."""
-    secrets_kms_command: str | None = None
-    """A program that wraps keys instead; see docs/secrets.md. With neither, nothing secret is taken."""
-
-    signing_key_file: Path | None = None
-    """Keys that sign receipts and adjustments, as `corrald keys new signing` makes them; None signs nothing."""
     provider_name: str = Field(default="Corral", min_length=1, max_length=100)
     """Who bills, in exported FOCUS rows."""
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
@@ -76,15 +63,6 @@ class ApiSettings(BaseSettings):
     """Of one node's worker."""
     rate_failures: str = "120/minute"
     """Requests of one address with no valid key, and attempts to log in."""
-    webhook_ports: str = "443,8443"
-    webhook_allow_http: bool = False
-    webhook_allow_networks: str = ""
-    """The operator's own networks that webhooks may reach although they are not public. Control reads the same."""
     metrics_port: int | None = None
     """None serves no metrics."""
     metrics_host: str = "127.0.0.1"
-
-    @property
-    def webhook_rules(self) -> WebhookRules:
-        """What webhooks may reach."""
-        return WebhookRules.of(self.webhook_ports, self.webhook_allow_networks, allow_http=self.webhook_allow_http)

@@ -29,6 +29,11 @@ class Home:
         state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         return cls(Path(state) / "corral")
 
+    @classmethod
+    def at(cls, folder: Path | None) -> "Home":
+        """That folder, or the default one."""
+        return cls.default() if folder is None else cls(folder.absolute())
+
     def make(self) -> None:
         """Create what is missing. Nobody else may read the database and the keys; a sandbox's user may pass through.
 

@@ -8,16 +8,10 @@ import typer
 
 from corrald import backup
 from corrald.home import Home
+from corrald.options import DatabaseOption, HomeOption, StorageOption
 
 app = typer.Typer(rich_markup_mode=None)
 
-HomeOption = Annotated[Path | None, typer.Option("--home", help="Folder of corrald up.", show_default=False)]
-DatabaseOption = Annotated[
-    str | None, typer.Option(envvar="CORRAL_DATABASE_URL", help="The database; without it, the home's.")
-]
-StorageOption = Annotated[
-    str | None, typer.Option(envvar="CORRAL_STORAGE_URL", help="Where files lie; without it, the home's storage.")
-]
 KeysOption = Annotated[list[Path] | None, typer.Option("--key", help="A key file to keep too; without it, the home's.")]
 
 
@@ -34,7 +28,7 @@ def make_backup(
     ] = True,
 ) -> None:
     """Copy the database, the keys and the stored files into a folder, while everything runs."""
-    place = _home(home)
+    place = Home.at(home)
     keys = key or [path for path in place.key_files if path.exists()]
     storage = _folder(storage_url or place.storage_url) if with_storage else None
     made = backup.back_up(database_url or place.database_url, keys, storage, into)
@@ -50,16 +44,12 @@ def restore_backup(
     keys_dir: Annotated[Path | None, typer.Option(help="Where keys go; without it, the home.")] = None,
 ) -> None:
     """Bring a backup back into an empty place. Every node drains until an admin resumes it."""
-    place = _home(home)
+    place = Home.at(home)
     if database_url is None:
         place.make()
     storage = _folder(storage_url or place.storage_url)
     made = backup.restore(source, database_url or place.database_url, keys_dir or place.control_dir, storage)
     print(f"the backup of {made.made} is back; nodes drain: see docs/operations.md before you resume them")
-
-
-def _home(path: Path | None) -> Home:
-    return Home.default() if path is None else Home(path.absolute())
 
 
 def _folder(url: str) -> Path | None:

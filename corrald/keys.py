@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from corrald.home import Home
+from corrald.options import HomeOption, SecretsKeyOption, SigningKeyOption
 from corrald.refusals import Refusal
 from domain.errors import CorralError
 from store.engine import open_engine
@@ -19,38 +20,30 @@ rotate = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bring wh
 app.add_typer(new, name="new")
 app.add_typer(rotate, name="rotate")
 
-HomeOption = Annotated[Path | None, typer.Option("--home", help="Folder of corrald up.", show_default=False)]
-FileOption = Annotated[
-    Path | None, typer.Option("--file", envvar="CORRAL_SECRETS_KEY_FILE", help="The file of master keys.")
-]
-SigningFileOption = Annotated[
-    Path | None, typer.Option("--file", envvar="CORRAL_SIGNING_KEY_FILE", help="The file of signing keys.")
-]
-
 
 @new.command("secrets")
-def new_secrets_key(home: HomeOption = None, file: FileOption = None) -> None:
+def new_secrets_key(home: HomeOption = None, file: SecretsKeyOption = None) -> None:
     """Add a master key to the file; the newest seals from now on, and the others still open what they sealed."""
     path = _file(home, file)
     print(f"master key {add_key(path)} is the newest of {path}; run: corrald keys rotate secrets")
 
 
 @new.command("signing")
-def new_signing(home: HomeOption = None, file: SigningFileOption = None) -> None:
+def new_signing(home: HomeOption = None, file: SigningKeyOption = None) -> None:
     """Make a key that signs receipts and seals from now on; the public parts of those before it stay in the file."""
-    path = file or (Home.default() if home is None else Home(home.absolute())).signing_key_file
+    path = file or Home.at(home).signing_key_file
     print(f"{new_signing_key(path).key_id} signs from the next start of api and control on, by {path}")
 
 
 @rotate.command("secrets")
 def rotate_secrets_keys(
     home: HomeOption = None,
-    file: FileOption = None,
+    file: SecretsKeyOption = None,
     kms_command: Annotated[str | None, typer.Option(envvar="CORRAL_SECRETS_KMS_COMMAND")] = None,
     database_url: Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL")] = None,
 ) -> None:
     """Wrap everything that is sealed by the newest master key; then older ones may be taken out of the file."""
-    place = Home.default() if home is None else Home(home.absolute())
+    place = Home.at(home)
     engine = open_engine(database_url or place.database_url)
     try:
         count = rewrap_all(engine, master_keys(_file(home, file), kms_command))
@@ -62,4 +55,4 @@ def rotate_secrets_keys(
 
 
 def _file(home: Path | None, file: Path | None) -> Path:
-    return file or (Home.default() if home is None else Home(home.absolute())).secrets_key_file
+    return file or Home.at(home).secrets_key_file

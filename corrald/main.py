@@ -24,6 +24,7 @@ from corrald import doctor as doctor_command
 from corrald import fleet, keeping, keys, seals
 from corrald.first_start import new_admin_key, prepare_database
 from corrald.home import Home
+from corrald.options import DatabaseOption, HomeOption
 from corrald.refusals import Refusal, explained
 from corrald.supervisor import ChildDied
 from corrald.up import UpSettings, running, stop_on_signals
@@ -52,12 +53,8 @@ app.command()(seals.seal)
 app.command()(seals.verify_ledger)
 console = Console(soft_wrap=True)
 
-HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="Folder for everything that is kept.", show_default=False)
-]
 HostOption = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")]
 PortOption = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
-DatabaseOption = Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL", help="PostgreSQL instead of SQLite.")]
 
 
 def _redis_url(url: str | None) -> str | None:
@@ -90,7 +87,7 @@ def up(
     worker_too: Annotated[bool, typer.Option("--worker/--no-worker", help="Run a worker here as well.")] = True,
 ) -> None:
     """Run API, control and a worker in one place."""
-    place = Home.default() if home is None else Home(home.absolute())
+    place = Home.at(home)
     settings = UpSettings(
         place, host, port, database_url, redis_url, node_name, simulated_gpus, levels, with_worker=worker_too
     )
@@ -165,7 +162,7 @@ def migrate(database_url: Annotated[str, typer.Option(envvar="CORRAL_DATABASE_UR
 @app.command()
 def admin_key(home: HomeOption = None, database_url: DatabaseOption = None) -> None:
     """Make one more admin key, for whoever lost the first."""
-    place = Home.default() if home is None else Home(home.absolute())
+    place = Home.at(home)
     if database_url is None and not place.database_file.exists():
         _give_up(f"there is no database in {place.path} yet: start with corrald up, or name another folder with --home")
     console.print(new_admin_key(open_engine(database_url or place.database_url)), markup=False, highlight=False)
@@ -181,7 +178,7 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what this machine has and lacks, and what that means."""
-    place = Home.default() if home is None else Home(home.absolute())
+    place = Home.at(home)
     try:
         storage = None if storage_url is None else Storage(storage_url, loads(storage_options))
     except ValueError as why:

@@ -10,13 +10,12 @@ from sqlalchemy import Engine
 
 from control.sealer import Sealer
 from corrald.home import Home
+from corrald.options import DatabaseOption, HomeOption
 from store.engine import open_engine, reading
 from store.ledger_check import check_everything
 from store.seal_files import SealFiles
 from store.signing import read_keyring
 
-HomeOption = Annotated[Path | None, typer.Option("--home", help="Folder of corrald up.", show_default=False)]
-DatabaseOption = Annotated[str | None, typer.Option(envvar="CORRAL_DATABASE_URL", help="PostgreSQL instead of SQLite.")]
 KeyOption = Annotated[
     Path | None, typer.Option("--key-file", envvar="CORRAL_SIGNING_KEY_FILE", help="The file of signing keys.")
 ]
@@ -32,7 +31,7 @@ def seal(
     seals_url: SealsOption = None,
 ) -> None:
     """Seal the heads of all chains now, and keep the seal's copy outside of the database."""
-    place = _place(home)
+    place = Home.at(home)
     keyring = read_keyring(key_file or place.signing_key_file)
     with _database(place, database_url) as engine:
         number = Sealer(engine, keyring, SealFiles(seals_url or place.seals_url)).seal_now()
@@ -46,7 +45,7 @@ def verify_ledger(
     seals_url: SealsOption = None,
 ) -> None:
     """Check every chain against itself, every seal and its copy; exit 1 and name the first bad entry of each chain."""
-    place = _place(home)
+    place = Home.at(home)
     keyring = read_keyring(key_file or place.signing_key_file)
     with _database(place, database_url) as engine, reading(engine) as session:
         findings = check_everything(session, keyring, SealFiles(seals_url or place.seals_url))
@@ -55,10 +54,6 @@ def verify_ledger(
     if findings:
         raise typer.Exit(1)
     print("every chain is sound, and agrees with every seal")
-
-
-def _place(home: Path | None) -> Home:
-    return Home.default() if home is None else Home(home.absolute())
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from store.engine import open_engine
 from store.master_keys import add_key
 from store.signing import new_signing_key
 from worker import credential
+from worker.settings import WorkerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,12 @@ def _children(settings: UpSettings, database_url: str, new_join_token: Callable[
 def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], str]) -> Child:
     node_dir = settings.home.node_dir
     env: dict[str, str] = {
+        **without_credentials(os.environ),
         "CORRAL_API_URL": settings.url,
         "CORRAL_REDIS_URL": redis_url,
         "CORRAL_DATA_DIR": str(node_dir),
         "CORRAL_SIMULATED_GPUS": str(settings.simulated_gpus),
         "CORRAL_LEVELS": settings.levels,
-        **_without_database(),
     }
     if credential.load(node_dir) is None:
         env["CORRAL_JOIN_TOKEN"] = new_join_token()
@@ -139,20 +140,10 @@ def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], s
     return python_child("worker", "worker", env=env, is_ready=poke.is_socket)
 
 
-def _without_database() -> Mapping[str, str]:
-    """A worker holds no credential of the control plane, even where its parent has one in its environment."""
-    return dict.fromkeys(
-        (
-            "CORRAL_DATABASE_URL",
-            "CORRAL_TEST_POSTGRES_URL",
-            "CORRAL_SECRETS_KEY_FILE",
-            "CORRAL_SECRETS_KMS_COMMAND",
-            "AWS_ACCESS_KEY_ID",
-            "AWS_SECRET_ACCESS_KEY",
-            "AWS_SESSION_TOKEN",
-        ),
-        "",
-    )
+def without_credentials(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """What a worker's environment says instead of its parent's: nothing of what is for the control plane or an admin."""
+    of_a_worker = {f"CORRAL_{name}".upper() for name in WorkerSettings.model_fields}
+    return {name: "" for name in environ if name.startswith(("CORRAL_", "AWS_")) and name not in of_a_worker}
 
 
 def _fresh_valkey(path: Path) -> Child:

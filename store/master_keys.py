@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from domain.errors import CannotUnseal, NoSealingKey, SealingAway
+from store.private_files import put_in_place
 from store.sealing import KEY_BYTES, MasterKeys, decrypted, encrypted
 
 PROGRAM_SECONDS: Final = 10
@@ -172,11 +173,7 @@ def add_key(path: Path) -> str:
     """Make a new master key, the newest from now on; the file is made if there is none. Return the key's id."""
     kept = path.read_text() if path.exists() else ""
     key_id = secrets.token_hex(4)
-    draft = path.with_name(f"{path.name}.new")
-    draft.unlink(missing_ok=True)
-    draft.touch(0o600)
-    draft.write_text(f"{kept}{key_id} {_text(secrets.token_bytes(KEY_BYTES))}\n")
-    draft.replace(path)
+    put_in_place(path, f"{kept}{key_id} {_text(secrets.token_bytes(KEY_BYTES))}\n".encode())
     return key_id
 
 

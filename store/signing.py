@@ -5,9 +5,7 @@ All are kept in one file, in PEM: the private key first, then the public parts o
 
 import base64
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from domain.ledger import canonical_json
+from store.private_files import put_in_place
 
-PRIVATE_MODE = 0o600
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----\n?", re.DOTALL)
 
 
@@ -93,7 +91,7 @@ def new_signing_key(file: Path) -> Keyring:
     secret = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    _put_in_place(file, b"".join([secret, *before]))
+    put_in_place(file, b"".join([secret, *before]))
     return read_keyring(file)
 
 
@@ -104,17 +102,3 @@ def key_id_of(key: Ed25519PublicKey) -> str:
 
 def _pem(key: Ed25519PublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-
-def _put_in_place(file: Path, content: bytes) -> None:
-    """Whole or not at all, and for its owner alone from the first instant."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".signing-")  # made with mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -9,6 +9,7 @@ import pytest
 
 from corrald.home import Home, HomeUnusable
 from corrald.refusals import Refusal, explained
+from corrald.up import without_credentials
 from worker.service import CannotServe
 
 
@@ -66,3 +67,23 @@ def test_a_home_serves_one_at_a_time(tmp_path: Path) -> None:
         pass
     with home.held():
         pass
+
+
+def test_a_backup_of_a_home_holds_every_key_that_its_commands_made(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    place = ("--home", str(home.path))
+    assert corrald(tmp_path, "migrate", CORRAL_DATABASE_URL=home.database_url)[0] == 0
+    for kind in ("secrets", "signing"):
+        assert corrald(tmp_path, "keys", "new", kind, *place) == (0, [])
+    assert corrald(tmp_path, "backup", str(tmp_path / "backup"), *place) == (0, [])
+    kept = {file.name: file.read_bytes() for file in (tmp_path / "backup" / "keys").iterdir()}
+    assert kept == {file.name: file.read_bytes() for file in home.control_dir.glob("*.key")}
+    assert len(kept) == 2
+
+
+def test_a_worker_is_given_nothing_of_the_control_planes_or_an_admins_environment() -> None:
+    secret = {"CORRAL_DATABASE_URL", "CORRAL_SIGNING_KEY_FILE", "CORRAL_STORAGE_OPTIONS", "CORRAL_OIDC_CLIENT_SECRET"}
+    secret |= {"CORRAL_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
+    of_a_worker = {"CORRAL_LEVELS", "CORRAL_API_CA_FILE", "PATH"}
+    assert without_credentials(dict.fromkeys(secret | of_a_worker, "x")) == dict.fromkeys(secret, "")
