@@ -141,7 +141,7 @@ def _worker(settings: UpSettings, redis_url: str, new_join_token: Callable[[], s
 
 
 def without_credentials(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """What a worker's environment says instead of its parent's: nothing of what is for the control plane or an admin."""
+    """What a worker's environment says instead of its parent's: nothing of the control plane's, or an admin's."""
     of_a_worker = {f"CORRAL_{name}".upper() for name in WorkerSettings.model_fields}
     return {name: "" for name in environ if name.startswith(("CORRAL_", "AWS_")) and name not in of_a_worker}
 

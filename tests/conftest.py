@@ -41,9 +41,16 @@ def postgres_template() -> Iterator[str]:
     _drop(url, name)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What has a database is tried on each engine, but where a module says that the engine has no part in it."""
+    if "database_url" in metafunc.fixturenames:
+        on_one = metafunc.definition.get_closest_marker("one_engine") is not None
+        metafunc.parametrize("database_url", ["sqlite"] if on_one else ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty database, once for each engine."""
+    """The address of an empty database, migrated."""
     if request.param == "sqlite":
         path = tmp_path / "corral.db"
         path.write_bytes(request.getfixturevalue("sqlite_template").read_bytes())

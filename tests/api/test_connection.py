@@ -12,6 +12,8 @@ from serving import served
 
 from api.connection import HEAD_BYTES_MAX, BoundedConnection
 
+pytestmark = pytest.mark.one_engine
+
 BODY = json.dumps({"image": "busybox", "command": ["true"], "time_limit": "1m"}).encode()
 LENGTH = f"Content-Length: {len(BODY)}"
 JSON = "Content-Type: application/json"

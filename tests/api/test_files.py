@@ -17,6 +17,8 @@ from api.settings import ApiSettings
 from api.storage import Storage
 from store.assignments import Assigned
 
+pytestmark = pytest.mark.one_engine
+
 TAR = {"Content-Type": "application/x-tar"}
 
 

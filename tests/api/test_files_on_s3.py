@@ -3,7 +3,6 @@
 import logging
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -27,6 +26,8 @@ from tests.api.test_files import (
     worker,
 )
 
+pytestmark = pytest.mark.one_engine
+
 __all__ = [
     "running",
     "test_an_artifact_sent_again_changes_nothing",
@@ -46,14 +47,6 @@ def server() -> Iterator[str]:
     host, port = served.get_host_and_port()
     yield f"http://{host}:{port}"
     served.stop()
-
-
-@pytest.fixture
-def database_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """One engine is enough for what the database has no part in."""
-    path = tmp_path / "corral.db"
-    path.write_bytes(sqlite_template.read_bytes())
-    return f"sqlite:///{path}"
 
 
 @pytest.fixture

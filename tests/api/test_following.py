@@ -22,6 +22,8 @@ from api.app import create_app
 from api.settings import ApiSettings
 from store.assignments import Assigned
 
+pytestmark = pytest.mark.one_engine
+
 FOLLOWERS = 120
 DEADLINE_SECONDS = 60
 

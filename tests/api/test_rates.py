@@ -17,6 +17,8 @@ from api.settings import ApiSettings
 from store.engine import writing
 from store.keys import mint_key
 
+pytestmark = pytest.mark.one_engine
+
 
 @pytest.fixture
 def settings(settings: ApiSettings) -> ApiSettings:

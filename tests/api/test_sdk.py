@@ -16,6 +16,8 @@ from corral.prices import PriceSpec
 from corral.quotas import GpuQuota, QuotaSpec
 from fastapi.testclient import TestClient
 
+pytestmark = pytest.mark.one_engine
+
 
 class Lossy(httpx2.BaseTransport):
     """Carries every request to the application, and loses the first `losses` answers of each."""

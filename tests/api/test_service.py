@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import ApiSettings
 
+pytestmark = pytest.mark.one_engine
+
 NOWHERE = "unix:///nonexistent/corral-test-redis.sock"
 
 
