@@ -5,6 +5,7 @@ else: by the keys that it publishes, with an algorithm that cannot be confused w
 """
 
 import hmac
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +13,21 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx2
+from corral.identity import Email
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from api.settings import ApiSettings
+from domain.addresses import spelled
 from domain.errors import Away, LoginRefused
 from store.logins import s256
 from store.people import Grant, Person
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
 """Signatures by a private key. Neither `none`, nor a MAC, with which the public key could be taken for a secret."""
+EMAIL: TypeAdapter[str] = TypeAdapter(Email)
 LEEWAY_SECONDS = 60
 METADATA_SECONDS = 3600
 NEW_KEYS_SECONDS = 30
@@ -109,9 +113,7 @@ class Provider:
         return self._vouched(claims)
 
     def _vouched(self, claims: Mapping[str, Any]) -> Vouched:
-        email = claims.get("email")
-        is_verified = claims.get("email_verified") is True and isinstance(email, str) and "@" in email
-        address = str(email).lower() if is_verified else None
+        address = _address(claims.get("email")) if claims.get("email_verified") is True else None
         if self._oidc.domains and (address is None or address.rpartition("@")[2] not in self._oidc.domains):
             raise LoginRefused("your address is of none of the domains that may log in, or is not verified")
         name = claims.get("name") or claims.get("preferred_username") or address or claims["sub"]
@@ -157,7 +159,7 @@ class Provider:
             isinstance(audience, list) and len(audience) > 1 and "azp" not in claims
         ):
             raise LoginRefused("the ID token was given to another program")
-        if not 0 < len(claims["sub"]) <= 255:
+        if not isinstance(claims["sub"], str) or not re.fullmatch(r"[\x20-\x7e]{1,255}", claims["sub"]):
             raise LoginRefused("the ID token names nobody")
         return claims
 
@@ -235,6 +237,14 @@ class Provider:
         if not isinstance(found, dict):
             raise Away("the provider does not answer as one does")
         return found
+
+
+def _address(claimed: object) -> str | None:
+    """An address that could be invited, or none."""
+    try:
+        return spelled(EMAIL.validate_python(claimed))
+    except ValidationError:
+        return None
 
 
 def _line(text: str) -> str:

@@ -115,9 +115,8 @@ def install(app: FastAPI) -> None:
 def safe(text: str) -> str:
     """Text that came from a request, cut, and in ASCII: fit for a log line, a terminal and JSON."""
     cut = text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "…"
-    return (
-        cut.encode("ascii", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r").replace("\x1b", "")
-    )
+    spelled = cut.encode("ascii", "backslashreplace").decode()
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in spelled)
 
 
 async def _handle(_request: Request, error: Exception) -> Response:

@@ -15,6 +15,8 @@ from domain.errors import Invalid
 from domain.webhooks import Address, Target, WebhookRules
 
 ANSWER_BYTES_MAX = 64 * 1024
+NO_PUBLIC_ADDRESS = "the host has no public address"
+"""Said of unknown names too: which names the inside knows is not for tenants to find out."""
 Resolver = Callable[[str, int], Sequence[str]]
 
 
@@ -87,11 +89,9 @@ def _allowed(target: Target, rules: WebhookRules, resolver: Resolver) -> Address
     try:
         found = [ipaddress.ip_address(each.partition("%")[0]) for each in resolver(target.host, target.port)]
     except (OSError, ValueError, UnicodeError):
-        raise NotReached("the host's name is not known") from None
-    if not found:
-        raise NotReached("the host's name is not known")
-    if not all(rules.may_reach(each) for each in found):
-        raise NotReached("the host's address is not public")
+        found = []
+    if not found or not all(rules.may_reach(each) for each in found):
+        raise NotReached(NO_PUBLIC_ADDRESS)
     return found[0]
 
 

@@ -35,7 +35,11 @@ ATTEMPTS_MAX = 11
 FIRST_DELAY_US = 5_000_000
 LONGEST_DELAY_US = 6 * 3_600_000_000
 URL_CHARACTERS_MAX = 2000
-_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.IGNORECASE
+)
+_NUMBER = re.compile(r"(.*\.)?(0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
+"""What some would take for an address: 127.1, 0x7f000001, 2130706433."""
 _PATH = re.compile(r"[\x21-\x7e]*")
 _PLATFORMS_OWN = frozenset({ipaddress.ip_address("168.63.129.16")})
 """A cloud's host answers there, at an address that looks public."""
@@ -97,12 +101,14 @@ class WebhookRules:
         if "@" in parts.netloc or parts.fragment:
             raise Invalid("a webhook's URL holds no user, no password and no fragment")
         host = parts.hostname or ""
-        if not (_HOST.fullmatch(host) or _literal(host)):
+        literal = _literal(host)
+        is_name = _HOST.fullmatch(host) and not _NUMBER.fullmatch(host) and "[" not in parts.netloc
+        if not (literal or is_name):
             raise Invalid("a webhook's URL names no host that could be looked up", "write names in ASCII (punycode)")
         port = (443 if parts.scheme == "https" else 80) if parts.port is None else parts.port
         if port not in self.ports:
             raise Invalid(f"port {port} is not one that webhooks may reach", f"there are: {sorted(self.ports)}")
-        if (literal := _literal(host)) is not None and not self.may_reach(literal):
+        if literal is not None and not self.may_reach(literal):
             raise Invalid("the address is not public", "webhooks reach public addresses only")
         query = f"?{parts.query}" if parts.query else ""
         return Target(host, port, (parts.path or "/") + query, parts.scheme == "https")

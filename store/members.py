@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
+from domain.addresses import spelled
 from domain.errors import Conflict, NotFound
 from domain.ids import TenantId
 from domain.rights import check_place
@@ -47,7 +48,7 @@ def invite(session: Session, tenant_id: TenantId | None, role: Role, name: str, 
         Invalid: the role does not go with having a tenant, or with having none.
     """
     check_place(role, tenant_id)
-    email = email.lower()
+    email = spelled(email)
     place = Member.tenant_id == tenant_id if tenant_id else col(Member.tenant_id).is_(None)
     if session.exec(select(Member.id).where(place, Member.email == email, Member.state != "removed")).first():
         raise Conflict("somebody with that address has a place there already", "change the role of that one")

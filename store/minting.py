@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlmodel import Session
 
-from domain.errors import Invalid
+from domain.errors import BeyondKey, Invalid
 from domain.purse import Unit
 from domain.rights import AskedRights, narrowed
 from domain.roles import Role
@@ -44,6 +44,18 @@ def mint_from(
     for unit, bound in totals.items():
         open_purse(session, str(key.tenant_id), key.id, unit, bound)
     return key, text
+
+
+def check_gives_places(session: Session, giver: Principal) -> None:
+    """Refuse to give people places by a key that is bounded: who comes to a place is not bounded as the key is, and
+    stays when it ends. (Scopes are no such bound: one of them is for this.)
+
+    Raises:
+        BeyondKey: the key is bounded.
+    """
+    kept = (giver.rights.images, giver.rights.levels, giver.parent_key_id)
+    if any(each is not None for each in kept) or giver.rights.own_jobs_only or purses_of(session, giver.key_id):
+        raise BeyondKey("giving people places", "what it was made for; use a key that nothing bounds, or log in")
 
 
 def _minted(

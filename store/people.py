@@ -25,7 +25,7 @@ class Person:
     subject: str
     name: str
     email: str | None
-    """Lower case, and only if the provider has verified it."""
+    """As `domain.addresses` spells it, and only if the provider has verified it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,15 @@ class Grant:
 def place_of(session: Session, person: Person, grants: Sequence[Grant], wanted: str | None) -> Member:
     """Where the person acts from now on: the place named, or the only one.
 
-    Invitations to the person's address become the person's; what was given for claims follows these.
+    Invitations to the person's address become the person's; what was given for claims follows these. Who has a place
+    comes to another tenant's only by naming it: by inviting them, no tenant gets between people and their own.
 
     Raises:
         NotInvited: the person has no place, or none there.
         Invalid: there are several, and none was named.
     """
     _follow_claims(session, person, grants)
-    _accept_invitations(session, person)
+    _accept_invitations(session, person, wanted)
     places = _places(session, person)
     if wanted is not None:
         places = [each for each in places if wanted in _names(session, each)]
@@ -66,16 +67,17 @@ def _places(session: Session, person: Person) -> list[Member]:
     return list(session.exec(select(Member).where(*is_theirs).order_by(col(Member.id)).with_for_update()).all())
 
 
-def _accept_invitations(session: Session, person: Person) -> None:
+def _accept_invitations(session: Session, person: Person, wanted: str | None) -> None:
     if person.email is None:
         return
+    is_new = not _places(session, person)
     invited = select(Member).where(Member.state == "invited", Member.email == person.email).with_for_update()
     for invitation in session.exec(invited.order_by(col(Member.id))).all():
         held = next((each for each in _places(session, person) if each.tenant_id == invitation.tenant_id), None)
         if held is not None:
             held.role, held.source = invitation.role, "invitation"
             end(session, invitation)
-        else:
+        elif is_new or wanted in _names(session, invitation):
             invitation.issuer, invitation.subject, invitation.state = person.issuer, person.subject, "active"
         session.flush()
 

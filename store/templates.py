@@ -3,20 +3,29 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session, col, func, select
 
-from domain.errors import NotFound
+from domain.errors import Limit, NotFound
 from domain.ids import TenantId
 from store.clock import now_us
 from store.events import record
 from store.tables import JobTemplate
 
+TEMPLATES_MAX = 1000
+"""Of one tenant."""
+
 
 def put_template(session: Session, tenant_id: TenantId, name: str, fields: Mapping[str, Any]) -> JobTemplate:
-    """Keep these fields under the name, as a version of its own; the same fields once more change nothing."""
+    """Keep these fields under the name, as a version of its own; the same fields once more change nothing.
+
+    Raises:
+        Limit: the tenant has as many as it may.
+    """
     found = session.get(JobTemplate, (tenant_id, name), with_for_update=True)
     if found is not None and not found.is_deleted and found.fields == dict(fields):
         return found
+    if found is None or found.is_deleted:
+        _check_count(session, tenant_id)
     if found is None:
         found = JobTemplate(tenant_id=tenant_id, name=name, version=0, fields={}, changed_us=0)
         session.add(found)
@@ -34,7 +43,7 @@ def delete_template(session: Session, tenant_id: TenantId, name: str) -> None:
         NotFound: there is none of that name.
     """
     found = show_template(session, tenant_id, name)
-    found.is_deleted = True
+    found.is_deleted, found.fields = True, {}
     session.flush()
     record(session, "template_deleted", tenant_id=tenant_id, text=name, data={"version": found.version})
 
@@ -57,6 +66,12 @@ def templates(session: Session, tenant_id: TenantId, limit: int, start: str | No
     if start is not None:
         query = query.where(col(JobTemplate.name) > start)
     return session.exec(query.order_by(col(JobTemplate.name)).limit(limit + 1)).all()
+
+
+def _check_count(session: Session, tenant_id: TenantId) -> None:
+    kept = select(func.count()).where(JobTemplate.tenant_id == tenant_id, col(JobTemplate.is_deleted).is_(False))
+    if session.exec(kept).one() >= TEMPLATES_MAX:
+        raise Limit(f"a tenant keeps at most {TEMPLATES_MAX} templates", "delete one: corral templates delete NAME")
 
 
 def named_templates(session: Session, tenant_id: TenantId, names: Collection[str]) -> dict[str, JobTemplate]:

@@ -173,6 +173,7 @@ def redeliver(session: Session, scope: TenantId | None, webhook_id: str, deliver
 
     Raises:
         NotFound: there is no such delivery of this webhook.
+        Limit: too many of its deliveries wait.
     """
     find(session, scope, webhook_id)
     earlier = session.get(Delivery, delivery_id)
@@ -182,7 +183,12 @@ def redeliver(session: Session, scope: TenantId | None, webhook_id: str, deliver
 
 
 def send_test(session: Session, scope: TenantId | None, webhook_id: str) -> Delivery:
-    """An event that tells nothing, now."""
+    """An event that tells nothing, now.
+
+    Raises:
+        NotFound: there is no such webhook within the scope.
+        Limit: too many of its deliveries wait.
+    """
     found = find(session, scope, webhook_id)
     event_id, now = new_id("evt"), now_us(session)
     body = _body(event_id, TEST_TYPE, now, found.tenant_id, {"webhook_id": webhook_id})
@@ -231,6 +237,8 @@ def _room(session: Session, webhook_id: str) -> int:
 
 
 def _deliver_now(session: Session, webhook_id: str, tenant_id: str, event_id: str, type: str, body: str) -> Delivery:
+    if _room(session, webhook_id) <= 0:
+        raise Limit(f"{PENDING_MAX} deliveries of this webhook wait", "wait until they are sent, or delete the webhook")
     made = Delivery(**_row(webhook_id, tenant_id, event_id, type, body, now_us(session)))
     session.add(made)
     session.flush()

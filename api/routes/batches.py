@@ -49,7 +49,9 @@ async def submit_batch(
 ) -> Response:
     """Queue many jobs, all or none. A later one may wait for an earlier one by `#` and its name."""
     bodies = await anyio.to_thread.run_sync(_parsed, body.jobs)
-    jobs = await resolved(database, key.seen.caller.acting_for(tenant_id), bodies)
+    places = [("body", "jobs", place) for place in range(len(bodies))]
+    owner = key.seen.caller.acting_for(tenant_id)
+    jobs = await resolved(database, owner, bodies, settings.batch_bytes_max, places)
     asked = await anyio.to_thread.run_sync(partial(_submissions, jobs, settings.heartbeat_seconds))
     digest = await anyio.to_thread.run_sync(partial(asked_of, request, key.seen.caller, idempotency_key, body))
 

@@ -49,7 +49,8 @@ async def submit(
     tenant_id: TenantQuery = None,
 ) -> Response:
     """Queue a job, or an array of them (its first job is the answer); it starts when its devices are free."""
-    (job,) = await resolved(database, key.seen.caller.acting_for(tenant_id), [body])
+    owner = key.seen.caller.acting_for(tenant_id)
+    (job,) = await resolved(database, owner, [body], settings.json_bytes_max, [("body",)])
     asked = submission(job.spec, settings.heartbeat_seconds, job.template)
     fields = await request.json()
 

@@ -13,6 +13,7 @@ from api.transactions import Reading, Writing
 from api.views.identity import member_view
 from domain.roles import Role
 from store import members
+from store.minting import check_gives_places
 from store.paging import Position
 
 router = APIRouter(prefix="/members", tags=["members"])
@@ -33,6 +34,7 @@ def invite(
 ) -> Response:
     """Give a place to the person whom the provider knows by this address; it waits for their first login."""
     place = caller.narrowed(tenant_id)
+    check_gives_places(session, caller.principal)
     return once.create(
         session,
         body,
@@ -49,6 +51,7 @@ def show(member_id: MemberPath, caller: TenantAdminCaller, session: Reading) -> 
 @router.patch("/{member_id}")
 def set_role(member_id: MemberPath, body: MemberRole, caller: TenantAdminCaller, session: Writing) -> MemberView:
     """Give another role at the same place. Keys already made do no more than it allows, at once."""
+    check_gives_places(session, caller.principal)
     return member_view(members.set_role(session, caller.scope, member_id, Role(body.role)))
 
 

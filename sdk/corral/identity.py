@@ -83,10 +83,14 @@ class Whoami(View):
     expires_at: int | None = None
 
 
+Email = Annotated[Line, StringConstraints(pattern=r"^[^@\s]{1,64}@[A-Za-z0-9.-]{1,190}$")]
+"""The address of a person."""
+
+
 class MemberSpec(Request):
     """A person to be given a place."""
 
-    email: Annotated[str, StringConstraints(pattern=r"^[^@\s\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,190}$")]
+    email: Email
     """The address that the provider vouches for. It finds the place at the first login, and no more after that."""
     name: Line | None = None
     role: Role = "member"

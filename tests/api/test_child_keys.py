@@ -50,6 +50,25 @@ def test_an_unbounded_admins_keys_stand_alone_unless_asked(tenant: Actor) -> Non
         assert a_key_of(tenant, **bounds).made("/keys", {})["parent_key_id"] is not None
 
 
+@pytest.mark.parametrize(
+    "bounds", [{"is_child": True}, {"images": ["busybox"]}, {"isolation_levels": ["gvisor"]}, {"gpus": 1}]
+)
+def test_a_bounded_key_gives_nobody_a_place_that_is_not(tenant: Actor, bounds: Mapping[str, object]) -> None:
+    held = tenant.made("/members", {"email": "ada@example.org", "role": "viewer"})["id"]
+    child = a_key_of(tenant, **bounds)
+    for answer in (
+        child.post("/members", {"email": "eve@example.org", "role": "tenant_admin"}),
+        child.send("PATCH", f"/members/{held}", json={"role": "tenant_admin"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (403, "beyond_key")
+    assert [each["role"] for each in tenant.get("/members").json()["items"]] == ["viewer"]
+
+
+def test_a_key_may_be_made_for_people_alone(tenant: Actor) -> None:
+    people = a_key_of(tenant, scopes=["members:read", "members:write"])
+    assert people.made("/members", {"email": "ada@example.org"})["state"] == "invited"
+
+
 def test_a_scope_that_no_route_has_is_refused(tenant: Actor) -> None:
     assert tenant.post("/keys", {"scopes": ["nothing:read"]}).status_code == 422
 

@@ -119,6 +119,32 @@ class TestWhoIsLetIn:
         provider.person["email"] = "ada@elsewhere.org"
         refused(log_in(client), 403, "login_refused")
 
+    def test_letters_that_only_unicode_takes_for_others_are_others(
+        self, client: TestClient, tenant: Actor, provider: SmallProvider
+    ) -> None:
+        """The sign of the kelvin is a k, made small."""
+        invited(tenant, email="kim@example.org")
+        provider.person["email"] = "\u212aim@example.org"
+        refused(log_in(client), 403, "not_invited")
+        provider.person["email"] = "kim@example.org.\u212aim"
+        refused(log_in(client), 403, "login_refused")
+
+    def test_an_address_that_would_steer_a_terminal_is_none(
+        self, client: TestClient, tenant: Actor, provider: SmallProvider
+    ) -> None:
+        provider.person["email"] = "a\u202eda@example.org"
+        refused(log_in(client), 403, "login_refused")
+
+    def test_another_tenants_invitation_stands_in_nobodys_way(
+        self, client: TestClient, tenant: Actor, rival: Actor
+    ) -> None:
+        invited(tenant)
+        assert log_in(client).status_code == 200
+        theirs = invited(rival)
+        assert log_in(client).json()["tenant_id"] == tenant.tenant_id
+        assert rival.get(f"/members/{theirs}").json()["state"] == "invited"
+        assert log_in(client, tenant="rival").json()["tenant_id"] == rival.tenant_id
+
     def test_who_takes_over_an_address_is_not_the_person(
         self, client: TestClient, tenant: Actor, provider: SmallProvider
     ) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from sqlmodel import Session, select
 
 from control.deliveries import Deliverer
-from control.outbound import NotReached, post
+from control.outbound import NO_PUBLIC_ADDRESS, NotReached, post
 from domain.ids import TenantId
 from domain.webhooks import ATTEMPTS_MAX, WebhookRules
 from store import webhooks
@@ -248,8 +248,9 @@ def assert_untouched(trap: socket.socket) -> None:
 def test_a_name_that_leads_inside_is_never_connected_to(trap: socket.socket, found: list[str]) -> None:
     port = trap.getsockname()[1]
     rules = WebhookRules.of(str(port), "", allow_http=True)
-    with pytest.raises(NotReached):
+    with pytest.raises(NotReached) as told:
         post(f"http://hook.test:{port}/", b"{}", {}, rules, 2, lambda _host, _port: found)
+    assert str(told.value) == NO_PUBLIC_ADDRESS, "a name that the inside knows is told like one that nobody does"
     assert_untouched(trap)
 
 

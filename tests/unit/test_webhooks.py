@@ -40,6 +40,8 @@ BAD_URLS = [
     "https://169.254.169.254/latest/meta-data", "https://exa mple.com/", "https://ex\u0430mple.com/",
     "https://example.com\\@evil/", "https://example.com/#x", "https://example.com/\r\nX: y", "javascript:alert(1)",
     "//example.com/", "example.com", "https://example.com/" + "a" * 3000, "https://-a/", "https://a..-/",
+    "https://127.1/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://0x7f.1/", "https://0/",
+    "https://1.1.1/", "https://a..b/", "https://[v1.x]/", "https://" + "a" * 64 + ".org/", "https://example.0x/",
 ]  # fmt: skip
 
 
