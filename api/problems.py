@@ -28,7 +28,7 @@ from domain.errors import (
     TooLarge,
     Unauthenticated,
 )
-from store.health import CLASH, DATABASE_AWAY
+from store.health import CLASH, DATABASE_AWAY, has_lost_to_another
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ def answer(error: Exception) -> Response:
         return _invalid(error.errors())
     if isinstance(error, HTTPException):
         return _of_http(error)
+    if isinstance(error, CLASH) or has_lost_to_another(error):
+        log.warning("two changes clashed", exc_info=error)
+        return problem(503, "clash", "another change came in between", "try again", retry=True)
     if isinstance(error, DATABASE_AWAY):
         log.warning("the database is away: %s", type(error).__name__)
         return problem(503, "unavailable", "the database cannot be reached", "try again", retry=True)
-    if isinstance(error, CLASH):
-        log.warning("two changes clashed", exc_info=error)
-        return problem(503, "clash", "another change came in between", "try again", retry=True)
     log.error("unhandled %s", type(error).__name__, exc_info=error)
     return problem(500, "internal", "something went wrong inside", "try again; tell an admin if it goes on")
 

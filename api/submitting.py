@@ -12,7 +12,6 @@ from typing import Annotated
 
 import anyio
 from fastapi import Depends, Request
-from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session
 from starlette.responses import Response
 
@@ -26,7 +25,7 @@ from domain.ids import Instant
 from hints.sender import Hints
 from store.audit import Change, append
 from store.clock import now_us
-from store.health import DATABASE_AWAY
+from store.health import DATABASE_AWAY, has_lost_to_another
 from store.idempotency import Answer, Asked, KeyTaken, earlier_answers, keep_all
 from store.key_witness import Witness, witnesses
 from store.orders import Order, Queued
@@ -35,7 +34,7 @@ from store.submissions import submit
 WAKE_PAUSE_SECONDS = 0.02
 """After a call; the calls within it count as one."""
 TRIES = 3
-"""Of an order whose idempotency key another process takes at the same time."""
+"""Of an order with which another transaction interferes: one that takes its idempotency key, say."""
 BOUNDS = Bounds(group_weight=256, tenant_weight=4_000, total_weight=20_000, total_bytes=256 * 2**20)
 
 
@@ -138,27 +137,23 @@ class Submitter:
         await self._gathering.finish()
 
     async def _carry_out(self, group: Sequence[Shown]) -> Sequence[Told | Exception]:
-        try:
-            told = await self._database.write(partial(_commit, group=group))
-        except DATABASE_AWAY:
-            raise
-        except (DBAPIError, KeyTaken):
-            # something about one of them, or another process in between: each is tried by itself
-            told = [await self._alone(each) for each in group]
+        told = await self._tried(group)
         if any(isinstance(each, Told) and not each.is_replay for each in told):
             self._waker.call()
         return told
 
-    async def _alone(self, shown: Shown) -> Told | Exception:
-        for is_last in (False,) * (TRIES - 1) + (True,):
-            try:
-                return (await self._database.write(partial(_commit, group=[shown])))[0]
-            except KeyTaken as error:
-                if is_last:
-                    return error
-            except Exception as error:  # noqa: BLE001 - told to its own request alone
-                return error
-        raise AssertionError("unreachable")
+    async def _tried(self, group: Sequence[Shown], tries: int = TRIES) -> Sequence[Told | Exception]:
+        """What fails together is tried again by halves, so that in the end only what is to blame has failed."""
+        try:
+            return await self._database.write(partial(_commit, group=group))
+        except Exception as error:  # noqa: BLE001 - told to its own request alone
+            is_passing = isinstance(error, KeyTaken) or has_lost_to_another(error)
+            if isinstance(error, DATABASE_AWAY) and not is_passing:
+                return [error] * len(group)
+            if len(group) > 1:
+                middle = len(group) // 2
+                return [*await self._tried(group[:middle]), *await self._tried(group[middle:])]
+            return await self._tried(group, tries - 1) if is_passing and tries > 1 else [error]
 
 
 def _commit(session: Session, group: Sequence[Shown]) -> list[Told | Exception]:

@@ -8,7 +8,7 @@ from domain.states import JobState
 from store.arrays import find
 from store.base import table_of
 from store.dependencies import cancel_waiting, settle
-from store.locks import lock_nodes, lock_quotas
+from store.locks import lock_where_it_runs
 from store.requests import Done, cancel
 from store.tables import Attempt, Job
 
@@ -31,8 +31,7 @@ def cancel_array(session: Session, scope: TenantId | None, key_id: KeyId | None,
     """
     array = find(session, scope, key_id, array_id)
     connection = session.connection()
-    lock_nodes(session, connection.scalars(_NODES, {"of": array_id}).all())
-    lock_quotas(session, [array.tenant_id])
+    lock_where_it_runs(session, array.tenant_id, lambda: connection.scalars(_NODES, {"of": array_id}).all())
     waiting = connection.scalars(_WAITING, {"of": array_id}).all()
     settle(session, cancel_waiting(session, dict.fromkeys(waiting, ""), None))
     return [cancel(session, scope, job_id) for job_id in connection.scalars(_RUNNING, {"of": array_id}).all()]

@@ -151,16 +151,14 @@ def standing(session: Session, attempt_id: str) -> Standing:
 
 
 def _of_node(session: Session, node_id: str, attempt_id: str, fence: int) -> Attempt:
-    """The attempt, locked, if it is this node's and the fence is its own and the job's newest."""
-    attempt = session.exec(
-        select(Attempt)
-        .where(Attempt.id == attempt_id, Attempt.node_id == node_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).first()
-    if attempt is None:
+    """The attempt, locked after its job, if it is this node's and the fence is its own and the job's newest."""
+    is_it = (col(Attempt.id) == attempt_id) & (col(Attempt.node_id) == node_id)
+    job_id = session.exec(select(Attempt.job_id).where(is_it)).first()
+    if job_id is None:
         raise NotFound("attempt")
-    newest = session.exec(select(Job.fence).where(Job.id == attempt.job_id)).one()
+    newest = session.exec(select(Job.fence).where(Job.id == job_id).with_for_update()).one()
+    locked = select(Attempt).where(is_it).with_for_update().execution_options(populate_existing=True)
+    attempt = session.exec(locked).one()
     if fence != attempt.fence or fence != newest:
         raise StaleFence(attempt_id, fence)
     return attempt

@@ -57,6 +57,8 @@ _TELL = (
     .values(reason_code=bindparam("code"), reason_text=bindparam("sentence"), reason_numbers=bindparam("numbers"))
 )
 _STANDING = select(_JOB.c.id, _JOB.c.tenant_id, _JOB.c.array_id, _JOB.c.state).where(_ARE_NAMED)
+_TO_CANCEL = _STANDING.where(_JOB.c.state.in_(_WAITING_STATES)).order_by(_JOB.c.id).with_for_update()
+"""Locked in the order of their ids, as whoever changes several locks them."""
 _CANCEL = (
     update(_JOB)
     .where(_ARE_NAMED, _JOB.c.state.in_(_WAITING_STATES))
@@ -104,8 +106,7 @@ def cancel_waiting(session: Session, why: Mapping[str, str], code: str | None) -
     """Cancel those of these jobs that are queued or held; `why` is told of each. They are over, and must be settled."""
     over: list[Over] = []
     for text, job_ids in _by_text(why):
-        rows = session.connection().execute(_STANDING, {"of": job_ids}).all()
-        waiting = [row for row in rows if row.state in _WAITING_STATES]
+        waiting = session.connection().execute(_TO_CANCEL, {"of": job_ids}).all()
         if not waiting:
             continue
         ids, now = [row.id for row in waiting], now_us(session)

@@ -12,6 +12,14 @@ CLASH: tuple[type[Exception], ...] = (IntegrityError,)
 """What it raises when another one stored the same thing at the same moment; the next try sees that."""
 
 
+def has_lost_to_another(error: Exception) -> bool:
+    """Whether the database gave up this transaction for another one that stood in its way, and not for want of itself.
+
+    Nothing of it was stored, and it may be tried again at once. (SQLSTATE class 40: deadlocks, serialization.)
+    """
+    return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "").startswith("40")
+
+
 def is_answering(engine: Engine) -> bool:
     """Whether the simplest question gets an answer."""
     try:

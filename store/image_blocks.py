@@ -14,6 +14,7 @@ from store.blocked_digests import digest_column
 from store.clock import now_us
 from store.ends import withdraw
 from store.events import record
+from store.locks import lock_nodes, lock_quotas
 from store.tables import Attempt, ImageBlock, Job
 
 
@@ -34,8 +35,11 @@ def block(session: Session, reference: str, reason: str, is_to_stop: bool) -> tu
     row.reason = reason
     session.flush()
     record(session, "image_blocked", text=f"{digest}: {reason}")
+    live = _live(session, digest)
+    lock_nodes(session, (each.node_id for each in live))  # all before the first, in their one order
+    lock_quotas(session, (each.tenant_id for each in live))
     hints, jobs = [], []
-    for attempt_id, job_id, state in _live(session, digest):
+    for attempt_id, job_id, state, *_ in live:
         if state == AttemptState.ASSIGNED and withdraw(session, attempt_id, Outcome.SUPERSEDED):
             jobs.append(job_id)
         elif is_to_stop and (hint := order_stop(session, attempt_id, "preempted")) is not None:
@@ -55,7 +59,7 @@ def unblock(session: Session, reference: str) -> None:
 
 def _live(session: Session, digest: str) -> Sequence[Any]:
     return session.exec(
-        select(Attempt.id, Attempt.job_id, Attempt.state)
+        select(Attempt.id, Attempt.job_id, Attempt.state, Attempt.node_id, Attempt.tenant_id)
         .join(Job, col(Job.id) == Attempt.job_id)
         .where(col(Attempt.state) != AttemptState.ENDED, digest_column(table_of(Job).c.image_reference) == digest)
         .order_by(col(Attempt.node_id), col(Attempt.id))

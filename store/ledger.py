@@ -137,9 +137,8 @@ def append(session: Session, entry: LedgerEntry, sign: Callable[[LedgerEntry], s
     Args:
         sign: makes a signature of what has its place and its hash.
     """
-    tenant = session.exec(
-        select(Tenant).where(Tenant.id == entry.tenant_id).with_for_update().execution_options(populate_existing=True)
-    ).one()
+    locked = select(Tenant).where(Tenant.id == entry.tenant_id).with_for_update(key_share=True)
+    tenant = session.exec(locked.execution_options(populate_existing=True)).one()
     entry.seq = tenant.chain_length + 1
     entry.prev_hash = tenant.chain_head or GENESIS
     entry.hash = entry_hash(entry.prev_hash, sealed_fields(entry))

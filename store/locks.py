@@ -10,7 +10,7 @@ tenant, whose submissions the quota rows keep apart.
 On SQLite a writing transaction holds the only write lock anyway.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import bindparam, select
 from sqlmodel import Session
@@ -65,6 +65,23 @@ def lock_quotas(session: Session, tenant_ids: Iterable[str]) -> None:
         depth_of |= {above: depth for depth, above in enumerate(tree(session, tenant_id))}
     for tenant_id in sorted(depth_of, key=lambda each: (depth_of[each], each)):
         session.connection().execute(_LOCK_QUOTA, {"of": tenant_id})
+
+
+def lock_where_it_runs(session: Session, tenant_id: str, node_ids: Callable[[], Iterable[str]]) -> None:
+    """Hold the nodes on which something of the tenant runs, as `node_ids` finds them, and then the tenant's quotas.
+
+    Only who holds the quotas knows that nothing more is assigned: if something was in between, all is let go of, and
+    taken again in its order.
+    """
+    found = set(node_ids())
+    while True:
+        with session.begin_nested() as taken:
+            lock_nodes(session, found)
+            lock_quotas(session, [tenant_id])
+            before, found = found, set(node_ids())
+            if found <= before:
+                return
+            taken.rollback()
 
 
 def _locks_by_itself(session: Session) -> bool:

@@ -10,7 +10,7 @@ from domain.purse import Unit
 from domain.rights import AskedRights, narrowed
 from domain.roles import Role
 from store.keys import Principal, chain, mint
-from store.purses import open_purse, purses_of
+from store.purses import open_first, purses_of
 from store.tables import ApiKey
 
 CHAIN_MAX = 8
@@ -42,7 +42,7 @@ def mint_from(
     if totals and key.tenant_id is None:
         raise Invalid("an admin's key has no purses", "make it for a tenant: ?tenant_id=ten_…, or --tenant NAME")
     for unit, bound in totals.items():
-        open_purse(session, str(key.tenant_id), key.id, unit, bound)
+        open_first(session, str(key.tenant_id), key.id, unit, bound)
     return key, text
 
 

@@ -84,13 +84,22 @@ def open_purse(session: Session, tenant_id: str, owner_id: str, unit: Unit, boun
     Raises:
         Invalid: the bound is negative or too large to be counted.
     """
-    if not 0 <= bound <= MOST:
-        raise Invalid(f"a bound is from 0 to {MOST}")
+    _check(bound)
     lock_quotas(session, [tenant_id])
     before = ledger_sum(session, owner_id, unit, TOTAL) if period == TOTAL else 0
     _insert(session, tenant_id, owner_id, unit, period, bound, 0, before)
     if period == MONTHLY:
         open_month(session, tenant_id, owner_id, unit, budget.month_of(now_us(session)), bound)
+
+
+def open_first(session: Session, tenant_id: str, owner_id: str, unit: Unit, bound: int) -> None:
+    """Give a purse to an owner that was made in this transaction: nobody else knows of it, so nothing is locked.
+
+    Raises:
+        Invalid: the bound is negative or too large to be counted.
+    """
+    _check(bound)
+    _insert(session, tenant_id, owner_id, unit, TOTAL, bound, 0, 0)
 
 
 def set_bound(
@@ -106,8 +115,8 @@ def set_bound(
     if bound is not None and period not in found:
         open_purse(session, tenant_id, owner_id, unit, bound, period)
         return
-    if bound is not None and not 0 <= bound <= MOST:
-        raise Invalid(f"a bound is from 0 to {MOST}")
+    if bound is not None:
+        _check(bound)
     month = budget.month_of(now_us(session))
     for each, row in found.items():
         is_ruled = period == MONTHLY and (each == MONTHLY or month <= each < MONTHLY)
@@ -211,6 +220,11 @@ def warn(session: Session, row: Any, spent: int, bound: int, warned: int) -> Non
 def as_purse(row: Any) -> PurseValue:
     """The row as a value."""
     return PurseValue(row.owner_id, Unit(row.unit), row.period, row.bound, row.held, row.spent)
+
+
+def _check(bound: int) -> None:
+    if not 0 <= bound <= MOST:
+        raise Invalid(f"a bound is from 0 to {MOST}")
 
 
 def _rows(session: Session, owner_id: str) -> Sequence[Any]:

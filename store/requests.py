@@ -15,7 +15,7 @@ from store.clock import now_us
 from store.dependencies import Over, settle
 from store.ends import withdraw
 from store.events import record
-from store.locks import lock_nodes, lock_quotas
+from store.locks import lock_where_it_runs
 from store.quotas import leave_queue
 from store.scopes import reaches
 from store.tables import Attempt, Job
@@ -98,9 +98,8 @@ def _lock(session: Session, scope: TenantId | None, job_id: str) -> Job:
     job = session.get(Job, job_id)
     if job is None or not reaches(session, scope, job.tenant_id):
         raise NotFound("job")
-    live = session.exec(select(Attempt.node_id).where(Attempt.job_id == job_id, col(Attempt.state) != "ended"))
-    lock_nodes(session, live.all())
-    lock_quotas(session, [job.tenant_id])
+    live = select(Attempt.node_id).where(Attempt.job_id == job_id, col(Attempt.state) != "ended")
+    lock_where_it_runs(session, job.tenant_id, lambda: session.exec(live).all())
     return session.exec(
         select(Job).where(Job.id == job_id).with_for_update().execution_options(populate_existing=True)
     ).one()
