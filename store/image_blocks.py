@@ -1,7 +1,6 @@
 """Blocks a digest, under every name that it has, and lets it go again."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlmodel import Session, col, select
 
@@ -39,12 +38,12 @@ def block(session: Session, reference: str, reason: str, is_to_stop: bool) -> tu
     lock_nodes(session, (each.node_id for each in live))  # all before the first, in their one order
     lock_quotas(session, (each.tenant_id for each in live))
     hints, jobs = [], []
-    for attempt_id, job_id, state, *_ in live:
-        if state == AttemptState.ASSIGNED and withdraw(session, attempt_id, Outcome.SUPERSEDED):
-            jobs.append(job_id)
-        elif is_to_stop and (hint := order_stop(session, attempt_id, "preempted")) is not None:
+    for attempt in live:
+        if attempt.state == AttemptState.ASSIGNED and withdraw(session, attempt.id, Outcome.SUPERSEDED):
+            jobs.append(attempt.job_id)
+        elif is_to_stop and (hint := order_stop(session, attempt.id, "preempted")) is not None:
             hints.append(hint)
-            jobs.append(job_id)
+            jobs.append(attempt.job_id)
     return hints, jobs
 
 
@@ -57,9 +56,9 @@ def unblock(session: Session, reference: str) -> None:
         record(session, "image_unblocked", text=row.digest)
 
 
-def _live(session: Session, digest: str) -> Sequence[Any]:
+def _live(session: Session, digest: str) -> Sequence[Attempt]:
     return session.exec(
-        select(Attempt.id, Attempt.job_id, Attempt.state, Attempt.node_id, Attempt.tenant_id)
+        select(Attempt)
         .join(Job, col(Job.id) == Attempt.job_id)
         .where(col(Attempt.state) != AttemptState.ENDED, digest_column(table_of(Job).c.image_reference) == digest)
         .order_by(col(Attempt.node_id), col(Attempt.id))
