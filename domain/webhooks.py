@@ -16,7 +16,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
     {
         "submitted": "job.queued",
         "job_queued": "job.queued",
-        "job_running": "job.started",
+        "started": "job.started",
         "job_succeeded": "job.succeeded",
         "job_failed": "job.failed",
         "job_cancelled": "job.cancelled",
@@ -24,7 +24,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "budget_warning": "budget.warning",
         "quota_granted": "quota.granted",
         "quota_refused": "quota.refused",
-        "quota_ended": "quota.ended",
+        "quota_grant_ended": "quota.ended",
         "image_allowed": "image.allowed",
         "image_blocked": "image.blocked",
     }

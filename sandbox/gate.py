@@ -1,10 +1,12 @@
 """The gate: the sandbox's first process, a trusted shell that waits and then becomes the tenant's command.
 
-It lives on what the sandbox shows at /.corral, a folder of the host's with two FIFOs and nothing secret:
+It lives on what the sandbox shows at /.corral, read-only: a folder of the host's with two FIFOs and nothing secret:
 
 - `go`: the gate reads it until the word `open` comes. Who can open it for writing without blocking knows that it waits.
 - `log`: becomes the command's output and error, one stream. It is opened for reading and writing, so that the
   command blocks, and is not killed by SIGPIPE, while its runner is being replaced.
+
+The runner writes a file there before it sends SIGTERM: `stop` holds the reason, in a word.
 
 The command starts in /scratch, or in /tmp where the job asked for no scratch. Exit codes are the shell's: 127 for a
 command that is not there, 126 for one that cannot be executed.

@@ -16,15 +16,18 @@ from store.tables import ApiKey, Price, Purse
 _PURSE, _KEY, _PRICE = table_of(Purse), table_of(ApiKey), table_of(Price)
 
 
-def funds(session: Session) -> Funds:
-    """All purses that something may still be held in, what a GPU-hour can cost, and which key was made by which."""
+def funds(session: Session, *, is_whole: bool = False) -> Funds:
+    """All purses that something may still be held in, what a GPU-hour can cost, and which key was made by which.
+
+    Without a purse nothing is asked for the rest, unless it is to be whole.
+    """
     now = now_us(session)
     month = budget.month_of(now)
     query = select(_PURSE).where(
         or_(_PURSE.c.period.in_([TOTAL, MONTHLY]), (_PURSE.c.period >= month) & (_PURSE.c.period < MONTHLY))
     )
     purses = tuple(as_purse(row) for row in session.connection().execute(query))
-    if not purses:
+    if not purses and not is_whole:
         return Funds()
     in_force = select(_PRICE).where(_PRICE.c.id.in_(ids_in_force(session, now)))
     prices = {

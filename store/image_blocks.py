@@ -13,6 +13,7 @@ from store.blocked_digests import digest_column
 from store.clock import now_us
 from store.ends import withdraw
 from store.events import record
+from store.image_news import tell_blocked
 from store.locks import lock_nodes, lock_quotas
 from store.tables import Attempt, ImageBlock, Job
 
@@ -34,6 +35,7 @@ def block(session: Session, reference: str, reason: str, is_to_stop: bool) -> tu
     row.reason = reason
     session.flush()
     record(session, "image_blocked", text=f"{digest}: {reason}")
+    tell_blocked(session, digest, reason)
     live = _live(session, digest)
     lock_nodes(session, (each.node_id for each in live))  # all before the first, in their one order
     lock_quotas(session, (each.tenant_id for each in live))

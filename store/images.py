@@ -17,6 +17,7 @@ from domain.levels import ImageKind, Level, runs_at
 from store.clock import now_us
 from store.events import record
 from store.image_checks import ask_for_check
+from store.image_news import audience, tell_allowed
 from store.locks import tree
 from store.tables import Image, ImageBlock, ImageCheck, ImageTenant, Node, Tenant
 
@@ -88,6 +89,7 @@ def admit_image(
     if kind is ImageKind.ENGINE:
         ask_for_check(session, reference)
     record(session, "image_admitted", text=name, data={"reference": reference})
+    tell_allowed(session, name, frozenset())
     return image
 
 
@@ -112,8 +114,9 @@ def allow_image(session: Session, name: str, tenants: Sequence[str] | None) -> I
         NotFound: there is none of that name.
         Invalid: a tenant is not there.
     """
-    image = image_by_name(session, name)
+    image, before = image_by_name(session, name), audience(session, name)
     _set_tenants(session, image, tenants)
+    tell_allowed(session, name, before)
     record(session, "image_allowed", text=name, data={"tenants": None if tenants is None else list(tenants)})
     return image
 

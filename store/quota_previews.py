@@ -1,17 +1,29 @@
 """What a change of a quota would do now. Nothing is stored."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlmodel import Session, col, func, select
 
+from domain.budget import month_of
 from domain.errors import NotFound
 from domain.ids import Instant, JobId, TenantId
 from domain.quota_terms import QuotaRules
-from domain.scheduling.snapshot import ANY_MODEL
-from domain.scheduling.what_if import Difference, Over, RunningJob, beyond, difference, over_rows, with_quota
+from domain.scheduling.snapshot import ANY_MODEL, Funds
+from domain.scheduling.what_if import (
+    Difference,
+    Over,
+    RunningJob,
+    beyond,
+    difference,
+    over_rows,
+    with_months,
+    with_quota,
+)
 from store.clock import now_us
-from store.quota_settings import extras_of, grants_in_force, quota_rows
+from store.funds import funds
+from store.ledger_sums import ledger_sum
+from store.quota_settings import extras_of, grants_in_force, months_of, quota_rows
 from store.snapshot import SnapshotReader
 from store.tables import Allocation, Attempt
 from store.tenants import below
@@ -43,12 +55,19 @@ def preview(session: Session, scope: TenantId | None, tenant_id: TenantId, rules
         raise NotFound("tenant")
     now = now_us(session)
     changed = with_quota(snapshot, tenant_id, rules, extras_of(grants_in_force(session, tenant_id)))
+    changed = replace(changed, funds=_funds(session, tenant_id, rules, now))
     team = below(session, tenant_id)
     queued = quota_rows(session, tenant_id)[ANY_MODEL].queued_used
     over = over_rows(changed.tenants[tenant_id], queued, rules)
     owners = {demand.job_id: demand.tenant_id for demand in snapshot.queue if demand.tenant_id in seen}
     running = beyond(over, _running(session, team)) if over else []
     return Preview(tenant_id, over, running, difference(snapshot, changed, now, team), owners)
+
+
+def _funds(session: Session, tenant_id: TenantId, rules: QuotaRules, now: int) -> Funds:
+    month, bounds = month_of(now), months_of(rules)
+    spent = {unit: ledger_sum(session, tenant_id, unit, month) for unit in bounds}
+    return with_months(funds(session, is_whole=bool(bounds)), tenant_id, month, bounds, spent)
 
 
 def _running(session: Session, tenant_ids: frozenset[TenantId]) -> Sequence[RunningJob]:

@@ -78,14 +78,14 @@ def set_quota(session: Session, tenant_id: str, rules: QuotaRules, if_version: i
     _set_rest(everything, rules, is_root=len(tree(session, tenant_id)) == 1)
     if if_version is not None and if_version != everything.version:
         months = {unit: purse.bound for unit, purse in path_months(session, tenant_id)[0].items()}
-        if months != _months(rules) or any(session.is_modified(row) for row in rows.values()):
+        if months != months_of(rules) or any(session.is_modified(row) for row in rows.values()):
             raise QuotaChanged(everything.version)
         return  # it is so already: the answer to the same change was lost, say
     everything.version += 1
     session.flush()
     apply_bounds(session, tenant_id)
     check_promises(session, tenant_id)
-    months = _months(rules)
+    months = months_of(rules)
     for unit in (Unit.GPU_TIME, Unit.MONEY):
         set_bound(session, tenant_id, tenant_id, unit, months.get(unit), MONTHLY)
     data = {model: asdict(terms) for model, terms in rules.gpus.items()}
@@ -142,6 +142,16 @@ def path_rows(session: Session, tenant_id: str) -> Sequence[Mapping[str, Quota]]
     return [quota_rows(session, each) for each in reversed(tree(session, tenant_id))]
 
 
+def months_of(rules: QuotaRules) -> dict[Unit, int]:
+    """What a calendar month is bounded to."""
+    hours = rules.gpu_hours_per_month
+    bounds = {
+        Unit.GPU_TIME: None if hours is None else hours * GPU_HOUR_US,
+        Unit.MONEY: rules.money_micro_per_month,
+    }
+    return {unit: bound for unit, bound in bounds.items() if bound is not None}
+
+
 def path_months(session: Session, tenant_id: str) -> Sequence[Mapping[Unit, Purse]]:
     """Of the tenant, of the one above it, and so on: the purses of this calendar month."""
     return [
@@ -195,16 +205,6 @@ def _set_rest(row: Quota, rules: QuotaRules, *, is_root: bool) -> None:
     row.longest_time_limit_us = row.longest_time_limit_us or DEFAULT_LONGEST_TIME_LIMIT_US
     row.highest_priority = DEFAULT_HIGHEST_PRIORITY if row.highest_priority is None else row.highest_priority
     row.isolation_levels = list(DEFAULT_ISOLATION_LEVELS) if row.isolation_levels is None else row.isolation_levels
-
-
-def _months(rules: QuotaRules) -> dict[Unit, int]:
-    """What a calendar month is bounded to."""
-    hours = rules.gpu_hours_per_month
-    bounds = {
-        Unit.GPU_TIME: None if hours is None else hours * GPU_HOUR_US,
-        Unit.MONEY: rules.money_micro_per_month,
-    }
-    return {unit: bound for unit, bound in bounds.items() if bound is not None}
 
 
 def _reserve_above(session: Session, tenant_id: str, model: str, grown: int) -> None:

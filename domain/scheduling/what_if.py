@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from domain.ids import Instant, JobId, TenantId
 from domain.levels import Level
+from domain.purse import MONTHLY, TOTAL, Purse, Unit
 from domain.quota import RUNNING, allowed_levels, path_of, reservations
 from domain.quota_terms import (
     DEFAULT_ISOLATION_LEVELS,
@@ -17,7 +18,7 @@ from domain.quota_terms import (
     gpu_bounds,
 )
 from domain.scheduling.plan import plan
-from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU, Reason, Snapshot, TenantShare
+from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU, Funds, Reason, Snapshot, TenantShare
 
 QUEUED = "queued"
 """The row of a quota that counts queued jobs."""
@@ -77,6 +78,23 @@ def with_quota(snapshot: Snapshot, tenant_id: TenantId, rules: QuotaRules, extra
     levels = {of: allowed_levels(path_of(tenants, of)) for of in tenants}
     queue = (replace(demand, allowed_levels=levels[demand.tenant_id]) for demand in snapshot.queue)
     return replace(snapshot, tenants=tenants, queue=tuple(queue))
+
+
+def with_months(
+    funds: Funds, tenant_id: TenantId, month: str, bounds: Mapping[Unit, int], spent: Mapping[Unit, int]
+) -> Funds:
+    """The same purses, had the tenant these bounds in a calendar month, from this one on; a unit left out has none.
+
+    Args:
+        spent: what the month has used already, for a purse that is not there yet.
+    """
+    kept = [each for each in funds.purses if each.owner_id != tenant_id or each.period == TOTAL]
+    own = {(each.unit, each.period): each for each in funds.purses if each not in kept}
+    for unit, bound in bounds.items():
+        if (unit, MONTHLY) not in own:
+            kept += [Purse(tenant_id, unit, MONTHLY, bound, 0, 0), Purse(tenant_id, unit, month, bound, 0, spent[unit])]
+        kept += [replace(each, bound=bound) for (of, _), each in own.items() if of == unit]
+    return replace(funds, purses=tuple(kept))
 
 
 def difference(before: Snapshot, after: Snapshot, now: Instant, of: Collection[TenantId]) -> Difference:

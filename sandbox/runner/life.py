@@ -15,6 +15,8 @@ from sandbox.runner.own_child import OwnChild
 from sandbox.runner.pump import Pump
 
 GO, LOCK, PLAN, DEADLINE, FINISHED = "gate/go", "runner.lock", "run.json", "deadline", "finished"
+WHY = "gate/stop"
+"""What the job finds at /.corral/stop."""
 GATE_POLL_US, GO_HELD_US = 3_000, 1_000_000
 
 
@@ -184,6 +186,7 @@ class Runner:
         stop = self._stop or {}
         kill_us = stop["at_us"] + stop["grace_us"]
         if now_us() < kill_us:
+            _tell_why(stop["reason"])
             self._sandbox.terminate()
         self._loop.at("grace", kill_us, self._sandbox.kill)
 
@@ -288,6 +291,20 @@ def _latest(planned_us: int | None) -> int | None:
         return planned_us
     with open(DEADLINE, encoding="ascii") as file:
         return max(planned_us, int(file.read()))
+
+
+def _tell_why(reason: str) -> None:
+    """Let the job read why it is stopped; where that cannot be written, it is stopped all the same."""
+    try:
+        fd = os.open(f"{WHY}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.write(fd, f"{reason}\n".encode())
+            os.fchmod(fd, 0o444)  # the job is another user; the folder is shown to it read-only
+        finally:
+            os.close(fd)
+        os.replace(f"{WHY}.new", WHY)
+    except OSError as error:
+        complain(f"reason: {error}")
 
 
 def main(state_dir: str) -> None:

@@ -1,8 +1,12 @@
 """More for a time: asked for, granted, counted while in force, and ended by itself; and what a change would do."""
 
+from dataclasses import replace
+
 import pytest
 from books import assert_books_agree
-from builders import a_job, a_node, a_tenant
+from builders import a_job, a_node, a_price, a_tenant, some_rules
+from purse_parts import end
+from purse_parts import start as start_running
 from quota_parts import a_team, gpus, start, started
 from sqlalchemy import Engine, update
 from sqlmodel import Session, select
@@ -175,6 +179,29 @@ def test_a_preview_is_what_happens_once_it_is_set(engine: Engine) -> None:
         for job_id, reason in found.difference.waits.items():
             assert waiting[job_id] == reason.code
         assert_books_agree(session)
+
+
+def test_a_preview_counts_what_a_month_may_cost(engine: Engine) -> None:
+    with writing(engine) as session:
+        tenant_id, other, node_id = a_tenant(session), a_tenant(session, "other"), a_node(session)
+        a_price(session, 100_000_000)
+        end(session, start_running(session, a_job(session, tenant_id), node_id), HOUR)
+        free, dear = a_job(session, tenant_id, gpus=0), a_job(session, tenant_id)
+        theirs = a_job(session, other)
+    rules = replace(some_rules(), money_micro_per_month=150_000_000)
+    with reading(engine) as session:
+        assert list(preview(session, None, TenantId(tenant_id), some_rules()).difference.waits) == []
+        found = preview(session, None, TenantId(tenant_id), rules).difference
+    assert {job_id: reason.code for job_id, reason in found.waits.items()} == {dear: "month_money_short"}
+    with writing(engine) as session:
+        set_quota(session, tenant_id, rules)
+    Dispatcher(engine, Silence(), an_epoch(engine)).run_pass()
+    with reading(engine) as session:
+        assert session.get_one(Job, dear).reason_text == found.waits[dear].text
+        assert {session.get_one(Job, each).state for each in (free, theirs)} == {"running"}
+        raised = preview(session, None, TenantId(tenant_id), replace(rules, money_micro_per_month=10**12)).difference
+        gone = preview(session, None, TenantId(tenant_id), some_rules()).difference
+        assert (raised.starts, gone.starts) == ([dear], [dear])
 
 
 def test_a_preview_of_less_names_what_runs_beyond_it(engine: Engine) -> None:

@@ -279,6 +279,15 @@ class SandboxConformance:
         assert (end.exit_code, end.stop_reason) == (3, StopReason.PREEMPTED)
         assert log_of(asked) == b"ready\nsaved\n"
 
+    def test_one_that_is_stopped_can_read_why(self, sandbox: Sandbox, order: OrderMaker) -> None:
+        told = "cat /.corral/stop; : 2>/dev/null >>/.corral/stop && echo written; exit 3"
+        asked = order("sh", "-c", f"trap '{told}' TERM; echo ready; while :; do sleep 0.05; done")
+        with running(sandbox, asked) as name:
+            until(says(asked, b"ready"))
+            sandbox.stop(name, asked, StopReason.BUDGET_EXHAUSTED, 30_000_000)
+            ended(sandbox, name, asked)
+        assert log_of(asked) == b"ready\nbudget_exhausted\n"
+
     def test_a_second_stop_can_only_hurry(self, sandbox: Sandbox, order: OrderMaker) -> None:
         asked = order("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
         with running(sandbox, asked) as name:

@@ -9,8 +9,9 @@ import pytest
 import services
 
 from sandbox.contract import SandboxFault
-from sandbox.loop import is_mount, unmount
+from sandbox.loop import unmount
 from sandbox.scratch import ScratchPool, Volume
+from sandbox.secret_mount import is_mount
 
 MIB = 1 << 20
 OUT = Volume("out", 8 * MIB, may_execute=False)
