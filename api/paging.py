@@ -38,6 +38,10 @@ class Paging:
         """The same, for lists that are sorted by name alone."""
         return None if self.start is None else self.start.id
 
+    def cursor(self, position: Position) -> str:
+        """Where the next page of this list begins."""
+        return _encoded(position, self._binding)
+
     def page(self, rows: Sequence[Row], view: Callable[[Row], View], position: Callable[[Row], Position]) -> Page[View]:
         """The page, of rows that are one more than the limit if another page follows."""
         items: list[View] = []
@@ -47,7 +51,7 @@ class Paging:
             size += len(items[-1].model_dump_json().encode())
             if size > PAGE_BYTES_MAX:
                 break
-        following = _encoded(position(rows[len(items) - 1]), self._binding) if len(rows) > len(items) else None
+        following = self.cursor(position(rows[len(items) - 1])) if len(rows) > len(items) else None
         return Page(items=items, next=following)
 
 

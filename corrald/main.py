@@ -50,7 +50,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(fleet.app)
 app.add_typer(keeping.app)
 app.command()(seals.seal)
-app.command()(seals.verify_ledger)
+app.command()(seals.verify)
 console = Console(soft_wrap=True)
 
 HostOption = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every one.")]

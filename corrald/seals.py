@@ -1,4 +1,4 @@
-"""`corrald seal` and `corrald verify-ledger`: for the operator, beside the database and the copies of the seals."""
+"""`corrald seal` and `corrald verify`: for the operator, beside the database and the copies of the seals."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,13 +38,14 @@ def seal(
     print(f"seal {number} was made by {keyring.key_id}, and is kept in {seals_url or place.seals_url}")
 
 
-def verify_ledger(
+def verify(
     home: HomeOption = None,
     database_url: DatabaseOption = None,
     key_file: KeyOption = None,
     seals_url: SealsOption = None,
 ) -> None:
-    """Check every chain against itself, every seal and its copy; exit 1 and name the first bad entry of each chain."""
+    """Check every chain of ledger and audit against itself, every seal and its copy; exit 1 and name the first bad
+    entry of each chain."""
     place = Home.at(home)
     keyring = read_keyring(key_file or place.signing_key_file)
     with _database(place, database_url) as engine, reading(engine) as session:

@@ -36,6 +36,9 @@ class ChainHead:
     """`GENESIS` for an empty chain."""
 
 
+EMPTY = ChainHead(0, GENESIS)
+
+
 class Tampering(StrEnum):
     """What was done to a chain."""
 
@@ -79,14 +82,29 @@ def entry_hash(prev_hash: str, fields: Mapping[str, Field]) -> str:
     return hashlib.sha256(canonical_json({**fields, "prev_hash": prev_hash}).encode("ascii")).hexdigest()
 
 
-def verify_chain(entries: Iterable[ChainEntry], expected_head: ChainHead | None = None) -> Flaw | None:
+def chain_head(count: int | None, hash: str | None) -> ChainHead:
+    """As it is stored, where an empty chain has no hash; None where none is stored."""
+    return ChainHead(count or 0, hash or GENESIS)
+
+
+def verify_chain(
+    entries: Iterable[ChainEntry],
+    expected_head: ChainHead | None = None,
+    after: ChainHead = EMPTY,
+    *,
+    is_to_end: bool = True,
+) -> Flaw | None:
     """The first flaw of a chain, read in the order of `seq` (or in which it was handed over); None if it is sound.
 
     Without a head kept elsewhere, neither a cut end nor a chain that was recomputed as a whole can be told. To check
     against an older head, hand over the entries up to its count.
+
+    Args:
+        after: the last entry that was looked at before, of a chain that is read in pieces.
+        is_to_end: whether the chain ends with these entries.
     """
     rest = iter(entries)
-    before = last = ChainHead(0, GENESIS)
+    before = last = after
     for entry in rest:
         if flaw := _misplaced(entry, last, rest) or _unlinked(entry, before, last, rest) or _altered(entry):
             return flaw
@@ -94,7 +112,7 @@ def verify_chain(entries: Iterable[ChainEntry], expected_head: ChainHead | None 
         if expected_head and last.count > expected_head.count:
             problem = f"entry {last.count} stands beyond the head, which is {expected_head.count}"
             return Flaw(last.count, Tampering.INSERTED, problem)
-    return _cut_or_rewritten(last, expected_head)
+    return _cut_or_rewritten(last, expected_head) if is_to_end else None
 
 
 def _misplaced(entry: ChainEntry, last: ChainHead, rest: Iterator[ChainEntry]) -> Flaw | None:

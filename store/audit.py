@@ -6,8 +6,7 @@ commit: so a change that fails leaves no entry, and chains are locked last, and 
 
 import secrets
 import time
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
@@ -19,7 +18,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlmodel import Session
 
 from domain.ids import TenantId
-from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
+from domain.ledger import GENESIS, Field, entry_hash
 from store.base import table_of
 from store.ids import id_at
 from store.tables import ApiKey, AuditChain, AuditEntry, Job, QuotaRequest, Webhook
@@ -27,9 +26,7 @@ from store.tenants import below
 
 PLATFORM = "platform"
 """The chain of what concerns no one tenant, and of whatever the platform's staff does."""
-_HASHES = frozenset({"prev_hash", "hash"})
 _PENDING = "audit_pending"
-_VERIFIED_AT_ONCE = 1000
 _RANDOM_BITS = 40
 """Of an id, below the entry's place in its chain: those of one moment sort by their place."""
 
@@ -68,17 +65,6 @@ class Change:
     address: str = ""
     changes: str = "{}"
     """A JSON object."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainCheck:
-    """What the verifier found in one chain."""
-
-    chain: str
-    length: int
-    """As its head says."""
-    head: str
-    flaw: Flaw | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +118,6 @@ def entries(
     return session.connection().execute(query.order_by(_ENTRY.c.id.desc()).limit(limit + 1)).all()
 
 
-def verify(session: Session, scope: TenantId | None) -> list[ChainCheck]:
-    """Every chain of the tenant and those below it (None: every one there is), and its first flaw if it has one."""
-    found = {row.chain: row for row in session.connection().execute(select(_CHAIN))}
-    known = sorted(found if scope is None else below(session, scope))
-    if scope is None:  # one whose head was removed is looked for among the entries
-        known = sorted({*known, *session.connection().scalars(select(_ENTRY.c.chain).distinct())})
-    return [_checked(session, chain, found.get(chain)) for chain in known]
-
-
 def _placed(session: Session, change: Change) -> list[Change]:
     """The change, in each chain to which it belongs."""
     owner = _owner(session, change.owned)
@@ -154,20 +131,6 @@ def _placed(session: Session, change: Change) -> list[Change]:
 def _owner(session: Session, id: str) -> str | None:
     query = _OWNERS.get(id.partition("_")[0])
     return None if query is None else session.connection().execute(query, {"of": id}).scalar()
-
-
-def _checked(session: Session, chain: str, row: Any) -> ChainCheck:
-    head = ChainHead(0, GENESIS) if row is None else ChainHead(row.length, row.head or GENESIS)
-    with closing(_chain_entries(session, chain)) as found:
-        return ChainCheck(chain, head.count, head.hash, verify_chain(found, head))
-
-
-def _chain_entries(session: Session, chain: str) -> Generator[ChainEntry, None, None]:
-    query = select(_ENTRY).where(_ENTRY.c.chain == chain).order_by(_ENTRY.c.seq)
-    with session.connection().execute(query.execution_options(yield_per=_VERIFIED_AT_ONCE)) as streamed:
-        for row in streamed.mappings():
-            fields = {name: value for name, value in row.items() if name not in _HASHES}
-            yield ChainEntry(seq=row["seq"], prev_hash=row["prev_hash"], hash=row["hash"], fields=fields)
 
 
 def _extend(session: Session, chain: str, changes: Sequence[Change]) -> None:

@@ -9,11 +9,12 @@ from domain.purse import MONTHLY, TOTAL
 from domain.scheduling.snapshot import Funds
 from store.base import table_of
 from store.clock import now_us
+from store.key_chains import key_chains
 from store.prices import ids_in_force, rates_of
 from store.purses import as_purse
-from store.tables import ApiKey, Price, Purse
+from store.tables import Price, Purse
 
-_PURSE, _KEY, _PRICE = table_of(Purse), table_of(ApiKey), table_of(Price)
+_PURSE, _PRICE = table_of(Purse), table_of(Price)
 
 
 def funds(session: Session, *, is_whole: bool = False) -> Funds:
@@ -34,21 +35,4 @@ def funds(session: Session, *, is_whole: bool = False) -> Funds:
         (price.model, price.priority): dearest_micro(price.micro_per_gpu_hour, rates_of(price.rates))
         for price in session.connection().execute(in_force)
     }
-    return Funds(purses, prices, _key_chains(session))
-
-
-def _key_chains(session: Session) -> dict[str, tuple[str, ...]]:
-    parents = {
-        row.id: row.parent_key_id
-        for row in session.connection().execute(
-            select(_KEY.c.id, _KEY.c.parent_key_id).where(_KEY.c.parent_key_id.is_not(None))
-        )
-    }
-    chains: dict[str, tuple[str, ...]] = {}
-    for key_id in parents:
-        chain, step = [key_id], parents[key_id]
-        while step is not None:
-            chain.append(step)
-            step = parents.get(step)
-        chains[key_id] = tuple(reversed(chain))
-    return chains
+    return Funds(purses, prices, key_chains(session))

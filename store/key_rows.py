@@ -8,7 +8,7 @@ from sqlmodel import Session, col, or_, select
 from domain.errors import NotFound
 from domain.ids import KeyId, MemberId, TenantId
 from store.clock import now_us
-from store.keys import chain
+from store.key_chains import key_chain
 from store.paging import Position, after
 from store.rulers import check_somebody_rules
 from store.scopes import reaches
@@ -25,7 +25,7 @@ class Family:
     def holds(self, session: Session, key: ApiKey) -> bool:
         """Whether the key belongs here."""
         is_own = self.member_id is not None and key.member_id == self.member_id
-        return is_own or self.key_id in chain(session, key.id)
+        return is_own or self.key_id in key_chain(session, key.id)
 
 
 def keys(
@@ -55,7 +55,7 @@ def below(session: Session, key_id: KeyId) -> frozenset[KeyId]:
 def is_job_of(session: Session, key_id: KeyId, job_id: str) -> bool:
     """Whether the job was submitted with the key, or with one minted from it."""
     submitted_with = session.exec(select(Job.key_id).where(Job.id == job_id)).first()
-    return submitted_with is not None and key_id in chain(session, submitted_with)
+    return key_id in key_chain(session, submitted_with)
 
 
 def revoke_key(

@@ -155,12 +155,6 @@ def is_valid(session: Session, key_id: KeyId) -> bool:
     return key is not None and _role_of_chain(session, key, now_us(session)) is not None
 
 
-def chain(session: Session, key_id: str) -> tuple[KeyId, ...]:
-    """The key, the one that minted it, and so on to the first."""
-    key = session.connection().execute(_BY_ID, {"of": key_id}).one()
-    return tuple(KeyId(each.id) for each in _upward(session, key))
-
-
 def is_suspended(session: Session, tenant_id: str) -> bool:
     """Whether the tenant or one above it is suspended."""
     states = (session.connection().execute(_STATE, {"of": each}).scalar_one() for each in tree(session, tenant_id))

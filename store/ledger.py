@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sqlalchemy import func
+from sqlalchemy import and_, func
 from sqlmodel import Session, col, select
 
-from domain.ledger import GENESIS, ChainEntry, ChainHead, Field, Flaw, entry_hash, verify_chain
+from domain.ledger import EMPTY, GENESIS, ChainEntry, ChainHead, Field, Flaw, chain_head, entry_hash, verify_chain
 from domain.money import Cause, Interval, Posted, Posting, durations, rate_milli, settle
 from store.clock import now_us
 from store.holds import spend
@@ -16,6 +16,8 @@ from store.tables import Allocation, Attempt, Gpu, LedgerEntry, Node, Tenant
 
 SEALS = frozenset({"hash", "prev_hash", "signature"})
 """What is made of an entry's fields, and so is none of them."""
+AT_ONCE = 2000
+"""Entries of a chain that are looked at together."""
 POST_AFTER_US = 3_600_000_000
 """An allocation that is open for longer is posted in parts, so that the books are never more than an hour behind."""
 
@@ -71,13 +73,27 @@ def entries_of_job(session: Session, job_id: str) -> list[LedgerEntry]:
 
 
 def verify(session: Session, tenant_id: str) -> tuple[int, Flaw | None]:
-    """How many entries the tenant's chain has, and its first flaw, if it has one."""
-    tenant = session.get_one(Tenant, tenant_id)
-    rows = session.exec(
-        select(LedgerEntry).where(LedgerEntry.tenant_id == tenant_id).order_by(col(LedgerEntry.seq))
-    ).all()
-    head = ChainHead(tenant.chain_length, tenant.chain_head or GENESIS)
-    return len(rows), verify_chain(map(chain_entry, rows), head)
+    """How many entries the tenant's chain has, and its first flaw, if it has one; then up to there."""
+    after, flaw, is_over = EMPTY, None, False
+    while not is_over:
+        rows, flaw, is_over = verify_piece(session, tenant_id, after, AT_ONCE)
+        after = ChainHead(rows[-1].seq, rows[-1].hash) if rows else after
+    return after.count, flaw
+
+
+def verify_piece(
+    session: Session, tenant_id: str, after: ChainHead, most: int
+) -> tuple[Sequence[LedgerEntry], Flaw | None, bool]:
+    """The next entries of the tenant's chain, the first flaw among them, and whether nothing more is to be read."""
+    follows = and_(col(LedgerEntry.tenant_id) == col(Tenant.id), col(LedgerEntry.seq) > after.count)
+    query = select(Tenant.chain_length, Tenant.chain_head, LedgerEntry).outerjoin(LedgerEntry, follows)
+    query = query.where(Tenant.id == tenant_id).order_by(col(LedgerEntry.seq)).limit(most)
+    found = session.exec(query).all()  # one statement, and so of one moment: between two, the chain could grow
+    head = chain_head(found[0][0], found[0][1])
+    rows = [entry for _, _, entry in found if entry is not None]
+    is_last = len(rows) < most
+    flaw = verify_chain(map(chain_entry, rows), head, after, is_to_end=is_last)
+    return rows, flaw, is_last or flaw is not None
 
 
 def _post(session: Session, allocation: Allocation, attempt: Attempt, parts: Sequence[Interval]) -> list[LedgerEntry]:

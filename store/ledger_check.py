@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from sqlmodel import Session, col, select
 
-from domain.ledger import GENESIS, Flaw, Tampering
+from domain.ledger import EMPTY, GENESIS, ChainHead, Flaw, Tampering
 from domain.money import EntryKind
 from domain.seals import SealedHead, links_hash, seal_root
 from store.adjustments import signed_part
-from store.ledger import verify
+from store.audit_check import all_checks
+from store.ledger import AT_ONCE, verify_piece
 from store.seal_files import SealFiles
 from store.seals import document_hash, hashes_of, heads_of
 from store.signing import Keyring
@@ -20,13 +21,16 @@ from store.tables import LedgerEntry, Seal, SealHead, Tenant
 
 @dataclass(frozen=True, slots=True)
 class ChainFound:
-    """What the verifier found in a tenant's chain."""
+    """What the verifier found in a tenant's chain, from the place where it began."""
 
-    entries: int
+    upto: ChainHead
+    """The last entry that was looked at."""
     seals: int
-    """With how many seals it was compared."""
+    """With how many seals that was compared."""
     flaw: Flaw | None
     """The first one."""
+    is_over: bool
+    """Whether nothing more is to be looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +52,31 @@ class SealCopy:
     hashes: dict[str, Sequence[str]]
 
 
-def check_tenant(session: Session, tenant_id: str, keyring: Keyring | None) -> ChainFound:
+def check_tenant(session: Session, tenant_id: str, keyring: Keyring | None, at_once: int = AT_ONCE) -> ChainFound:
     """The first flaw of a tenant's chain, by itself, its adjustments' signatures and the seals in the database."""
-    entries, flaw = verify(session, tenant_id)
-    flaws = [flaw, None if keyring is None else _unsigned(session, tenant_id, keyring)]
+    found = check_piece(session, tenant_id, keyring, EMPTY, at_once)
+    seals = found.seals
+    while not found.is_over:
+        found = check_piece(session, tenant_id, keyring, found.upto, at_once)
+        seals += found.seals
+    return replace(found, seals=seals)
+
+
+def check_piece(
+    session: Session, tenant_id: str, keyring: Keyring | None, after: ChainHead, most: int = AT_ONCE
+) -> ChainFound:
+    """The same of the next entries after the last that was looked at."""
+    rows, flaw, is_over = verify_piece(session, tenant_id, after, most)
+    upto = ChainHead(rows[-1].seq, rows[-1].hash) if rows else after
+    flaws = [flaw, None if keyring is None else _unsigned(rows, keyring)]
     chain = f"ledger:{tenant_id}"
-    heads = session.exec(select(SealHead).where(SealHead.chain == chain).order_by(col(SealHead.number))).all()
+    query = select(SealHead).where(SealHead.chain == chain, SealHead.count > after.count)
+    if not is_over:
+        query = query.where(SealHead.count <= upto.count)
+    heads = session.exec(query.order_by(col(SealHead.number))).all()
     flaws.extend(_against_head(session, SealedHead(row.chain, row.count, row.hash, row.links)) for row in heads)
     found = [each for each in flaws if each is not None]
-    return ChainFound(entries, len(heads), min(found, key=lambda each: each.seq, default=None))
+    return ChainFound(upto, len(heads), min(found, key=lambda each: each.seq, default=None), is_over or bool(found))
 
 
 def check_everything(session: Session, keyring: Keyring, files: SealFiles | None) -> list[Finding]:
@@ -69,6 +89,8 @@ def check_everything(session: Session, keyring: Keyring, files: SealFiles | None
     findings: list[Finding] = []
     for tenant_id in session.exec(select(Tenant.id).order_by(col(Tenant.id))).all():
         _note(first, f"ledger:{tenant_id}", check_tenant(session, tenant_id, keyring).flaw)
+    for check in all_checks(session):
+        _note(first, f"audit:{check.chain}", check.flaw)
     seals = {seal.number: seal for seal in session.exec(select(Seal)).all()}
     kept = frozenset() if files is None else files.numbers()
     previous, counts = GENESIS, dict[str, int]()
@@ -146,12 +168,11 @@ def _against_copy(session: Session, head: SealedHead, hashes: Sequence[str] | No
     return None
 
 
-def _unsigned(session: Session, tenant_id: str, keyring: Keyring) -> Flaw | None:
-    """The first adjustment that the server did not sign."""
-    is_adjustment = LedgerEntry.kind == EntryKind.ADJUSTMENT.value
-    query = select(LedgerEntry).where(LedgerEntry.tenant_id == tenant_id, is_adjustment)
-    for entry in session.exec(query.order_by(col(LedgerEntry.seq))):
-        if not keyring.is_signed(signed_part(entry), entry.signature or ""):
+def _unsigned(entries: Sequence[LedgerEntry], keyring: Keyring) -> Flaw | None:
+    """The first adjustment among them that the server did not sign."""
+    for entry in entries:
+        is_adjustment = entry.kind == EntryKind.ADJUSTMENT
+        if is_adjustment and not keyring.is_signed(signed_part(entry), entry.signature or ""):
             return Flaw(entry.seq, Tampering.EDITED, f"entry {entry.seq} is an adjustment that the server never signed")
     return None
 

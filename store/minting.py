@@ -9,7 +9,8 @@ from domain.errors import BeyondKey, Invalid
 from domain.purse import Unit
 from domain.rights import AskedRights, narrowed
 from domain.roles import Role
-from store.keys import Principal, chain, mint
+from store.key_chains import key_chain
+from store.keys import Principal, mint
 from store.purses import open_first, purses_of
 from store.tables import ApiKey
 
@@ -64,7 +65,7 @@ def _minted(
     if not is_child:
         rights = narrowed(replace(maker.rights, expires_us=None), asked)
         return mint(session, name, rights, None if of_tenant else maker.member_id)
-    if len(chain(session, maker.key_id)) >= CHAIN_MAX:
+    if len(key_chain(session, maker.key_id)) >= CHAIN_MAX:
         raise Invalid(f"keys are made from keys at most {CHAIN_MAX} deep", "make it with the key further up")
     return mint(session, name, narrowed(maker.rights, asked), maker.member_id, maker.key_id)
 

@@ -19,11 +19,12 @@ from domain.purse import Purse as PurseValue
 from store.base import table_of
 from store.clock import now_us
 from store.events import record
+from store.key_chains import key_chain
 from store.ledger_sums import ledger_sum
 from store.locks import lock_quotas, tree
-from store.tables import ApiKey, Hold, Purse
+from store.tables import Hold, Purse
 
-_PURSE, _HOLD, _KEY = (table_of(row) for row in (Purse, Hold, ApiKey))
+_PURSE, _HOLD = table_of(Purse), table_of(Hold)
 _IS_IT = (
     (_PURSE.c.owner_id == bindparam("of"))
     & (_PURSE.c.unit == bindparam("which"))
@@ -40,7 +41,6 @@ _SPEND = (
     .values(held=_PURSE.c.held - bindparam("taken"), spent=_PURSE.c.spent + bindparam("used"), warned=bindparam("told"))
 )
 _REBOUND = update(_PURSE).where(_IS_IT).values(bound=bindparam("most"), warned=bindparam("told"))
-_PARENT_KEY = select(_KEY.c.parent_key_id).where(_KEY.c.id == bindparam("of"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,6 @@ class Payers:
 def payers(session: Session, tenant_id: str, key_id: str | None) -> Payers:
     """Who pays for a job of the tenant that was submitted with this key."""
     return Payers(tenant_id, tuple(tree(session, tenant_id)), key_chain(session, key_id))
-
-
-def key_chain(session: Session, key_id: str | None) -> tuple[str, ...]:
-    """The key, and those of which it is a child, the topmost first. A key's parent never changes: asked once."""
-    known: dict[str, tuple[str, ...]] = session.info.setdefault("key_chains", {})
-    if key_id is None:
-        return ()
-    if key_id not in known:
-        parent = session.connection().execute(_PARENT_KEY, {"of": key_id}).scalar_one_or_none()
-        known[key_id] = (*key_chain(session, parent), key_id)
-    return known[key_id]
 
 
 def open_purse(session: Session, tenant_id: str, owner_id: str, unit: Unit, bound: int, period: str = TOTAL) -> None:
@@ -141,6 +130,17 @@ def purses_of(session: Session, owner_id: str) -> list[PurseValue]:
         elif period in (TOTAL, month):
             shown.append(as_purse(row))
     return shown
+
+
+def totals_of(session: Session, owner_ids: Sequence[str]) -> dict[str, list[PurseValue]]:
+    """By owner: the purses that last until they are topped up, in the order of their units."""
+    found: dict[str, list[PurseValue]] = {}
+    for row in session.connection().execute(
+        _OF_OWNERS.order_by(_PURSE.c.unit), {"owners": owner_ids, "periods": [TOTAL]}
+    ):
+        if row.period == TOTAL:
+            found.setdefault(row.owner_id, []).append(as_purse(row))
+    return found
 
 
 def warned_of(session: Session, owner_id: str) -> dict[Place, int]:

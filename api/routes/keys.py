@@ -1,14 +1,17 @@
 """Keys: who rules a tenant sees all of its keys; everybody else the own one, and those made from it."""
 
+from collections.abc import Sequence
+
 from corral.contract import Page
 from corral.identity import KeySpec, KeyView, NewKey
 from fastapi import APIRouter
+from sqlmodel import Session
 from starlette.responses import Response
 
 from api.auth import ActiveCaller, TenantAdminCaller, TenantCaller
 from api.key_specs import asked_rights, totals
 from api.once import AskedOnce
-from api.paging import AskedPage
+from api.paging import AskedPage, Paging
 from api.parts import AppScopes
 from api.paths import KeyPath, TenantPath, TenantQuery
 from api.transactions import Reading, Writing
@@ -17,6 +20,8 @@ from domain.ids import TenantId
 from store import key_rows
 from store.minting import mint_from
 from store.paging import Position
+from store.purses import purses_of, totals_of
+from store.tables import ApiKey
 from store.tenants import tenant
 
 router = APIRouter(tags=["keys"])
@@ -29,7 +34,7 @@ def list_keys(
     """The keys, newest first, without their secrets."""
     owner = caller.narrowed(tenant_id)
     rows = key_rows.keys(session, owner, caller.family, paging.limit, paging.start)
-    return paging.page(rows, key_view, lambda row: Position(row.created_us, row.id))
+    return _page(session, paging, rows)
 
 
 @router.post("/keys", status_code=201, response_model=NewKey)
@@ -49,7 +54,10 @@ def make_key(
     return once.create(
         session,
         body,
-        lambda: new_key(*mint_from(session, caller.principal, body.name, asked, totals(body), is_child=body.is_child)),
+        lambda: _made(
+            session,
+            mint_from(session, caller.principal, body.name, asked, totals(body), is_child=body.is_child),
+        ),
         is_secret=True,
     )
 
@@ -67,7 +75,7 @@ def list_tenant_keys(
     """A tenant's keys, newest first, without their secrets."""
     owner = TenantId(tenant(session, tenant_id).id)
     rows = key_rows.keys(session, owner, None, paging.limit, paging.start)
-    return paging.page(rows, key_view, lambda row: Position(row.created_us, row.id))
+    return _page(session, paging, rows)
 
 
 @router.post("/tenants/{tenant_id}/keys", status_code=201, response_model=NewKey)
@@ -84,10 +92,11 @@ def make_tenant_key(
     return once.create(
         session,
         body,
-        lambda: new_key(
-            *mint_from(
+        lambda: _made(
+            session,
+            mint_from(
                 session, caller.principal, body.name, asked, totals(body), is_child=body.is_child, of_tenant=True
-            )
+            ),
         ),
         is_secret=True,
     )
@@ -97,3 +106,14 @@ def make_tenant_key(
 def revoke_tenant_key(tenant_id: TenantPath, key_id: KeyPath, caller: TenantAdminCaller, session: Writing) -> None:
     """End one of a tenant's keys, and all that were made from it, at once."""
     key_rows.revoke_key(session, caller.scope, key_id, of=TenantId(tenant_id))
+
+
+def _page(session: Session, paging: Paging, rows: Sequence[ApiKey]) -> Page[KeyView]:
+    found = totals_of(session, [row.id for row in rows])
+    return paging.page(
+        rows, lambda row: key_view(row, found.get(row.id, ())), lambda row: Position(row.created_us, row.id)
+    )
+
+
+def _made(session: Session, minted: tuple[ApiKey, str]) -> NewKey:
+    return new_key(*minted, purses_of(session, minted[0].id))

@@ -17,6 +17,7 @@ from api.parts import AppKeyring
 from api.paths import SealPath, TenantPath, TenantQuery
 from api.transactions import AppDatabase, Database, Reading
 from domain.ids import TenantId
+from domain.ledger import EMPTY, ChainHead
 from store import ledger_check, receipts, seals
 from store.chain_rows import chain
 from store.paging import Position
@@ -61,22 +62,27 @@ def show_seal(number: SealPath, caller: TenantCaller, session: Reading, tenant_i
 
 
 @router.get("/tenants/{tenant_id}/ledger/verify")
-def verify_ledger(tenant_id: TenantPath, caller: AdminCaller, session: Reading, request: Request) -> LedgerCheck:
-    """Whether its chain is sound and agrees with every seal, and where it first does not.
+def verify_ledger(
+    tenant_id: TenantPath, caller: AdminCaller, session: Reading, request: Request, paging: AskedPage
+) -> Page[LedgerCheck]:
+    """Whether its chain is sound and agrees with every seal, and where it first does not; a long one in pieces.
 
-    Copies of the seals outside of the database are compared by `corrald verify-ledger`.
+    Copies of the seals outside of the database are compared by `corrald verify`.
     """
     keyring: Keyring | None = request.app.state.keyring
     tenant(session, tenant_id)
-    found = ledger_check.check_tenant(session, tenant_id, keyring)
-    return LedgerCheck(
+    after = EMPTY if paging.start is None else ChainHead(paging.start.key, paging.start.id)
+    found = ledger_check.check_piece(session, tenant_id, keyring, after)
+    check = LedgerCheck(
         tenant_id=tenant_id,
         is_sound=found.flaw is None,
-        entries=found.entries,
+        entries=found.upto.count,
         first_bad_seq=None if found.flaw is None else found.flaw.seq,
         problem="" if found.flaw is None else found.flaw.problem,
         seals=found.seals,
     )
+    following = None if found.is_over else paging.cursor(Position(found.upto.count, found.upto.hash))
+    return Page(items=[check], next=following)
 
 
 async def _chain(database: Database, owner: TenantId) -> AsyncIterator[bytes]:

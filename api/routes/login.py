@@ -78,7 +78,7 @@ async def callback(
         if begun.challenge is None:
             key, text = logins.session_key(session, MemberId(place.id), _session_us(request))
             _note(session, request, key)
-            return Response(new_key(key, text).model_dump_json(), 200, NO_STORE, "application/json")
+            return Response(new_key(key, text, ()).model_dump_json(), 200, NO_STORE, "application/json")
         shown = secrets.token_urlsafe(16)
         logins.give_code(session, begun.id, place.id, shown)
         tenant_id = None if place.tenant_id is None else TenantId(place.tenant_id)
@@ -98,7 +98,7 @@ async def token(request: Request, body: LoginCode, writes: Writes) -> Response:
     def trade(session: Session) -> NewKey:
         key, text = logins.trade(session, body.code, body.verifier, _session_us(request))
         _note(session, request, key)
-        return new_key(key, text)
+        return new_key(key, text, ())
 
     made = await writes.write(trade)
     return Response(made.model_dump_json(), 200, NO_STORE, "application/json")

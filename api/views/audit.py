@@ -4,7 +4,7 @@ from typing import Any
 
 from corral.audit import AuditChainView, AuditEntryView
 
-from store.audit import ChainCheck
+from store.audit_check import ChainCheck
 
 
 def audit_entry_view(row: Any) -> AuditEntryView:
@@ -19,6 +19,7 @@ def audit_chain_view(check: ChainCheck) -> AuditChainView:
         chain=check.chain,
         length=check.length,
         head=check.head,
+        checked=check.upto.count,
         is_sound=flaw is None,
         first_bad_seq=None if flaw is None else flaw.seq,
         problem="" if flaw is None else flaw.problem,

@@ -1,24 +1,26 @@
 """Keys and whose they are, as they are shown."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from corral.identity import KeyView, MemberView, NewKey, Whoami
+from corral.identity import KeyPurse, KeyView, MemberView, NewKey, Whoami
 
+from domain.purse import Purse
 from store.keys import Principal
 from store.tables import ApiKey, Member
 
 
-def key_view(key: ApiKey) -> KeyView:
+def key_view(key: ApiKey, totals: Sequence[Purse]) -> KeyView:
     """A key, without its secret."""
-    return KeyView.model_validate(_key(key))
+    return KeyView.model_validate(_key(key, totals))
 
 
-def new_key(key: ApiKey, text: str) -> NewKey:
+def new_key(key: ApiKey, text: str, totals: Sequence[Purse]) -> NewKey:
     """A key just made, with its text."""
-    return NewKey.model_validate({**_key(key), "key": text})
+    return NewKey.model_validate({**_key(key, totals), "key": text})
 
 
-def whoami_view(found: Principal) -> Whoami:
+def whoami_view(found: Principal, totals: Sequence[Purse]) -> Whoami:
     """Whose key this is."""
     rights = found.rights
     return Whoami.model_validate(
@@ -35,6 +37,7 @@ def whoami_view(found: Principal) -> Whoami:
             "isolation_levels": rights.levels,
             "own_jobs_only": rights.own_jobs_only,
             "expires_at": rights.expires_us,
+            "totals": [_total(each) for each in totals],
         }
     )
 
@@ -44,7 +47,19 @@ def member_view(member: Member) -> MemberView:
     return MemberView.model_validate({**member.model_dump(), "created_at": member.created_us})
 
 
-def _key(key: ApiKey) -> dict[str, Any]:
+def _total(purse: Purse) -> KeyPurse:
+    return KeyPurse.model_validate(
+        {
+            "unit": purse.unit.value,
+            "bound": purse.bound,
+            "held": purse.held,
+            "spent": purse.spent,
+            "left": purse.left,
+        }
+    )
+
+
+def _key(key: ApiKey, totals: Sequence[Purse]) -> dict[str, Any]:
     return {
         "id": key.id,
         "tenant_id": key.tenant_id,
@@ -61,4 +76,5 @@ def _key(key: ApiKey) -> dict[str, Any]:
         "expires_at": key.expires_us,
         "revoked_at": key.revoked_us,
         "last_used_at": key.last_used_us,
+        "totals": [_total(each) for each in totals],
     }

@@ -37,6 +37,8 @@ class AuditChainView(View):
     length: int
     head: str
     """The hash of its last entry."""
+    checked: int = 0
+    """Up to which entry it was looked at; the rest follows on the next page."""
     is_sound: bool
     first_bad_seq: int | None
     problem: str

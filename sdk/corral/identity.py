@@ -39,6 +39,19 @@ class KeySpec(Request):
     """None never, or with the key that makes it."""
 
 
+class KeyPurse(View):
+    """What a key's jobs, and those of keys made with it, may use in all."""
+
+    unit: Literal["money_micro", "gpu_time", "gpus_milli"]
+    """Millionths of the currency; microseconds of a GPU; thousandths of GPUs at once."""
+    bound: int
+    held: int
+    """The most that running jobs may still use."""
+    spent: int
+    left: int
+    """For jobs to come: the bound, less what is held and spent."""
+
+
 class KeyView(View):
     id: str
     tenant_id: str | None
@@ -57,6 +70,8 @@ class KeyView(View):
     expires_at: int | None
     revoked_at: int | None
     last_used_at: int | None
+    totals: list[KeyPurse] = []
+    """Empty where only the tenant's purses, and those of the keys that it was made with, bound it."""
 
 
 class NewKey(KeyView):
@@ -81,6 +96,8 @@ class Whoami(View):
     isolation_levels: list[str] | None = None
     own_jobs_only: bool = False
     expires_at: int | None = None
+    totals: list[KeyPurse] = []
+    """What this key may use; those of the keys that it was made with are in `GET /v1/budget`."""
 
 
 Email = Annotated[Line, StringConstraints(pattern=r"^[^@\s]{1,64}@[A-Za-z0-9.-]{1,190}$")]

@@ -109,15 +109,16 @@ class AdjustmentSpec(Request):
 
 
 class LedgerCheck(View):
-    """What the verifier found in a tenant's chain."""
+    """What the verifier found in a piece of a tenant's chain; the rest follows on the next page."""
 
     tenant_id: str
     is_sound: bool
     entries: int
+    """Up to which entry it was looked at."""
     first_bad_seq: int | None
     problem: str
     seals: int = 0
-    """With how many seals it was compared."""
+    """With how many seals this piece was compared."""
 
 
 class SigningKeyView(View):

@@ -134,7 +134,7 @@ class Operations:
     seal = Operation(ledger.seal)
     adjust = Operation(ledger.adjust)
     adjustments = Listing(ledger.adjustments)
-    verify_ledger = Operation(ledger.verify_ledger)
+    verify_ledger = Listing(ledger.verify_ledger)
     prices = Listing(ledger.prices)
     set_price = Operation(ledger.set_price)
     take_back_price = Operation(ledger.take_back_price)
@@ -187,7 +187,7 @@ class Operations:
     remove_member = Operation(identity.remove_member)
 
     audit = Listing(audit_calls.audit)
-    verify_audit = Operation(audit_calls.verify_audit)
+    verify_audit = Listing(audit_calls.verify_audit)
 
     webhooks = Listing(webhook_calls.webhooks)
     create_webhook = Operation(webhook_calls.create_webhook)

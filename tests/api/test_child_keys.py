@@ -5,11 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 from actors import Actor, a_job, a_tenant
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 from sqlmodel import Session, select
 
+from store.engine import writing
 from store.purses import purses_of
-from store.tables import Job
+from store.tables import Job, Purse
 
 
 def a_key_of(actor: Actor, **spec: object) -> Actor:
@@ -95,6 +96,21 @@ def test_totals_are_purses_of_the_key(tenant: Actor, engine: Engine) -> None:
         assert {purse.unit: purse.bound for purse in purses_of(session, made["id"])} == {
             "gpus_milli": 2000, "gpu_time": 100 * 3_600_000_000, "money_micro": 5_000_000
         }  # fmt: skip
+
+
+def test_what_is_left_of_a_keys_totals_is_shown_to_it_and_to_its_makers(tenant: Actor, engine: Engine) -> None:
+    made = tenant.made("/keys", {"name": "pipeline", "money_micro": 5_000_000})
+    plain = tenant.made("/keys", {"name": "plain"})
+    with writing(engine) as session:
+        session.execute(update(Purse).values(held=1_000_000, spent=1_500_000))
+    left = [{"unit": "money_micro", "bound": 5_000_000, "held": 1_000_000, "spent": 1_500_000, "left": 2_500_000}]
+    shown = {key["id"]: key["totals"] for key in tenant.get("/keys").json()["items"]}
+    assert (shown[made["id"]], shown[plain["id"]]) == (left, [])
+    own = Actor(tenant.client, made["key"], tenant.tenant_id)
+    assert own.get("/whoami").json()["totals"] == left
+    assert [(each["owner_id"], each["left"]) for each in own.get("/budget").json()["purses"]] == [
+        (made["id"], 2_500_000)
+    ]
 
 
 def test_a_key_that_sees_its_own_jobs_only(tenant: Actor) -> None:

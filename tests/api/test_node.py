@@ -185,7 +185,7 @@ def test_usage_adds_up(worker: Worker, admin: Actor, tenant: Actor, rival: Actor
     assert 0 < parts[0] < total
     assert rival.get("/usage").json()["rows"] == []
     assert admin.get("/usage?group_by=tenant").json()["rows"][0]["tenant_id"] == tenant.tenant_id
-    assert admin.get(f"/tenants/{tenant.tenant_id}/ledger/verify").json()["is_sound"] is True
+    assert admin.get(f"/tenants/{tenant.tenant_id}/ledger/verify").json()["items"][0]["is_sound"] is True
     assert tenant.get("/usage?group_by=day,day").status_code == 422
     assert tenant.get("/usage?group_by=weekday").status_code == 422
 

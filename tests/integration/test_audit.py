@@ -5,24 +5,18 @@ import threading
 from typing import Any
 
 import pytest
+from audit_parts import drop_audit_triggers
 from builders import a_tenant
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from domain.ids import TenantId
 from domain.ledger import Tampering, entry_hash
-from store.audit import PLATFORM, AuditFilter, ChainCheck, Change, append, entries, verify
+from store.audit import PLATFORM, AuditFilter, Change, append, entries
+from store.audit_check import ChainCheck, Reached, all_checks, verify
 from store.engine import reading, writing
 
 ALL = AuditFilter()
-DROPS = {
-    "sqlite": ("audit_entry_no_update", "audit_entry_no_delete", "audit_chain_grows", "audit_chain_stays"),
-    "postgresql": (
-        "audit_entry_append_only ON audit_entry",
-        "audit_chain_grows ON audit_chain",
-        "audit_chain_stays ON audit_chain",
-    ),
-}
 
 
 def a_chain(engine: Engine, chain: str = PLATFORM, length: int = 6) -> None:
@@ -34,15 +28,27 @@ def a_chain(engine: Engine, chain: str = PLATFORM, length: int = 6) -> None:
 def run(engine: Engine, *statements: str) -> None:
     """What somebody does who may write to the database."""
     with engine.begin() as connection:
-        for name in DROPS[engine.dialect.name]:
-            connection.execute(text(f"DROP TRIGGER IF EXISTS {name}"))
+        drop_audit_triggers(connection)
         for statement in statements:
             connection.execute(text(statement))
 
 
 def checks(engine: Engine, scope: TenantId | None = None) -> dict[str, ChainCheck]:
     with reading(engine) as session:
-        return {each.chain: each for each in verify(session, scope)}
+        return {each.chain: each for each in all_checks(session, scope)}
+
+
+def in_pieces(engine: Engine, scope: TenantId | None, chains: int, most: int) -> list[ChainCheck]:
+    """As a client asks: again and again, from where the last answer ended."""
+    found: list[ChainCheck] = []
+    reached: Reached | None = None
+    while True:
+        with reading(engine) as session:
+            some, reached = verify(session, scope, reached, chains, most)
+        assert len(some) <= chains
+        found += some
+        if reached is None:
+            return found
 
 
 def resealed_fifth(engine: Engine) -> str:
@@ -75,6 +81,30 @@ TAMPERINGS = {
     ),
     "its head removed": (["DELETE FROM audit_chain"], 1, Tampering.INSERTED),
 }
+
+
+def test_chains_are_looked_at_in_pieces(engine: Engine) -> None:
+    with writing(engine) as session:
+        tenant_id, other = sorted(a_tenant(session, name) for name in ("lab", "other"))
+    for chain in (PLATFORM, tenant_id, other):
+        a_chain(engine, chain)
+    pieces = in_pieces(engine, None, 200, 2)
+    assert [(each.chain, each.upto.count) for each in pieces[:5]] == [
+        (PLATFORM, 2), (PLATFORM, 4), (PLATFORM, 6), (PLATFORM, 6), (tenant_id, 2)
+    ]  # fmt: skip
+    assert {each.chain: each.upto.count for each in pieces} == dict.fromkeys((PLATFORM, tenant_id, other), 6)
+    assert all(each.flaw is None for each in pieces)
+    assert [each.chain for each in in_pieces(engine, None, 1, 100)] == [PLATFORM, tenant_id, other]
+    assert {each.chain for each in in_pieces(engine, TenantId(other), 1, 2)} == {other}
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_a_flaw_is_found_in_whatever_pieces(engine: Engine, name: str) -> None:
+    a_chain(engine)
+    run(engine, *TAMPERINGS[name][0])
+    for most in (1, 2, 3):
+        flaws = [each.flaw for each in in_pieces(engine, None, 200, most) if each.flaw is not None]
+        assert [flaw.seq for flaw in flaws] == [TAMPERINGS[name][1]]
 
 
 @pytest.mark.parametrize("name", TAMPERINGS)

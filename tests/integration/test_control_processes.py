@@ -1,18 +1,25 @@
 """Whole control processes, stopped and killed: somebody else leads, and the one that comes back does no harm."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from audit_parts import rewrite_chain
 from builders import a_job, a_node, a_tenant
+from ledger_parts import a_keyring, a_line
 from redis_parts import ROOT, RedisServer, eventually
 from sqlalchemy import Engine
 from sqlmodel import func, select
 
 from control.leadership import LEASE_SECONDS
+from domain.seals import DAY_US
+from store import audit
+from store.clock import now_us
 from store.engine import reading, writing
 from store.leader import Lease, read_lease
 from store.tables import Attempt, Job
@@ -24,15 +31,18 @@ Start = Callable[[str], subprocess.Popen[bytes]]
 
 
 @pytest.fixture
-def start(database_url: str, redis_server: RedisServer) -> Iterator[Start]:
+def start(database_url: str, redis_server: RedisServer, tmp_path: Path) -> Iterator[Start]:
     """Start a control process under this name."""
     processes: list[subprocess.Popen[bytes]] = []
+    a_keyring(tmp_path)
 
     def started(holder: str) -> subprocess.Popen[bytes]:
         settings = {
             "CORRAL_DATABASE_URL": database_url,
             "CORRAL_REDIS_URL": redis_server.url,
             "CORRAL_HOLDER": holder,
+            "CORRAL_SIGNING_KEY_FILE": str(tmp_path / "signing.key"),
+            "CORRAL_SEALS_URL": f"file://{tmp_path}/seals",
         }
         process = subprocess.Popen([sys.executable, "-c", PROGRAM], cwd=ROOT, env={**os.environ, **settings})
         processes.append(process)
@@ -105,3 +115,17 @@ def test_one_that_is_asked_to_end_gives_its_lease_back(engine: Engine, start: St
     process.terminate()
     assert process.wait(timeout=20) == 0
     assert lease_of(engine).holder == ""
+
+
+def test_the_days_that_are_over_are_sealed_by_whoever_leads(engine: Engine, start: Start, tmp_path: Path) -> None:
+    with writing(engine) as session:
+        tenant_id, yesterday = a_tenant(session), now_us(session) - DAY_US
+        a_line(session, tenant_id, 0, 1_000_000, posted_us=yesterday)
+        audit.append(session, audit.Change(audit.PLATFORM, "done"))
+    with engine.begin() as connection:
+        rewrite_chain(connection, audit.PLATFORM, at_us=yesterday)  # as if it had been done then
+    start("first")
+    copy = tmp_path / "seals" / "seal-000001.jsonl"
+    eventually(copy.exists, 30)
+    chains = [json.loads(line)["chain"] for line in copy.read_text().splitlines()[1:]]
+    assert chains == ["audit:platform", f"ledger:{tenant_id}"]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from alembic import command
 from sqlalchemy import text
 from sqlmodel import Session
@@ -21,8 +22,16 @@ KEY = (
 )
 
 
-def test_old_keys_keep_their_rights(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite:///{tmp_path / 'old.db'}")
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database with no table in it, once for each engine."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'old.db'}"
+    return str(request.getfixturevalue("empty_postgres_url"))
+
+
+def test_old_keys_keep_their_rights(empty_database_url: str) -> None:
+    engine = open_engine(empty_database_url)
     with engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
         config = _config()
         config.attributes["connection"] = connection

@@ -2,10 +2,12 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from books import assert_books_agree
 from builders import a_job, a_node, a_price, a_tenant
+from ledger_parts import a_keyring
 from purse_parts import HOUR, a_key, assert_purses_agree, end, start
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
@@ -14,8 +16,10 @@ from sqlmodel import Session, col, select, update
 from domain import budget
 from domain.endings import Outcome
 from domain.errors import Invalid
+from domain.ids import TenantId
 from domain.purse import MONTHLY, TOTAL, Unit
 from store import ledger, purses
+from store.adjustments import adjust
 from store.assignments import PlacementRefused
 from store.clock import now_us
 from store.engine import reading, writing
@@ -207,6 +211,20 @@ def test_a_month_begins_with_what_was_used_in_it_before_there_was_a_bound(engine
         months = [each for each in purses.purses_of(session, tenant_id) if each.period != TOTAL]
         assert months[0].spent >= 1_000
         assert purse(session, tenant_id).spent == 0
+        assert_purses_agree(session)
+
+
+def test_what_an_admin_credits_for_a_job_is_its_tenants_and_not_its_keys(engine: Engine, tmp_path: Path) -> None:
+    with writing(engine) as session:
+        tenant_id, node_id = a_cluster(session, 10 * MOST)
+        key_id = a_key(session, tenant_id)
+        purses.open_purse(session, tenant_id, key_id, Unit.MONEY, 10 * MOST)
+        job_id = a_job(session, tenant_id, key_id=key_id)
+        end(session, start(session, job_id, node_id), HOUR)
+        used = purse(session, tenant_id).spent
+        assert used > 5
+        adjust(session, a_keyring(tmp_path), TenantId(tenant_id), -5, "sorry", "key_admin", job_id)
+        assert (purse(session, tenant_id).spent, purse(session, key_id).spent) == (used - 5, used)
         assert_purses_agree(session)
 
 

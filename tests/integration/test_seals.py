@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from audit_parts import rewrite_chain
 from builders import a_tenant
 from ledger_parts import a_keyring, a_line
 from sqlalchemy import Engine, text
@@ -14,11 +15,12 @@ from domain.errors import StaleLeader
 from domain.ids import TenantId
 from domain.ledger import GENESIS, entry_hash
 from domain.seals import DAY_US
-from store import ledger, seals
+from store import audit, ledger, seals
 from store.adjustments import adjust
+from store.audit_check import all_checks
 from store.clock import now_us
 from store.engine import reading, writing
-from store.ledger_check import Finding, check_everything
+from store.ledger_check import Finding, check_everything, check_tenant
 from store.migrations.triggers import drop_ledger_triggers
 from store.seal_files import SealFiles
 from store.signing import Keyring, SigningKeyUnusable, new_signing_key, read_keyring
@@ -119,6 +121,36 @@ def test_the_first_bad_line_is_named_even_if_the_database_agrees_with_itself(
     (found,) = findings(engine, keyring, files)
     assert (found.where, found.seq) == (f"ledger:{tenant_id}", 2)
     assert [each.where for each in findings(engine, keyring, None)] == [f"ledger:{tenant_id}"], "seals inside tell too"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_a_chain_is_looked_at_in_pieces_with_its_seals(
+    engine: Engine, keyring: Keyring, tenant_id: str, at_once: int
+) -> None:
+    with writing(engine) as session:
+        found = check_tenant(session, tenant_id, keyring, at_once)
+        assert (found.upto.count, found.seals, found.flaw) == (5, 2, None)
+        rechain(session, tenant_id, edit(session, lines(session, tenant_id)))
+        session.flush()
+        flaw = check_tenant(session, tenant_id, keyring, at_once).flaw
+    assert flaw is not None
+    assert flaw.seq == 2
+
+
+def test_an_audit_that_was_rewritten_as_a_whole_is_named(engine: Engine, keyring: Keyring, files: SealFiles) -> None:
+    with writing(engine) as session:
+        for number in range(3):
+            audit.append(session, audit.Change(audit.PLATFORM, f"step {number}"))
+    Sealer(engine, keyring, files).seal_now()
+    assert findings(engine, keyring, files) == []
+    with engine.begin() as connection:
+        rewrite_chain(connection, audit.PLATFORM, actor="nobody")
+    with reading(engine) as session:
+        assert [check.flaw for check in all_checks(session)] == [None], "the chain alone looks sound"
+    assert [(each.where, each.seq) for each in findings(engine, keyring, files)] == [("audit:platform", 1)]
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE audit_entry SET actor = 'x' WHERE seq = 2"))
+    assert {(each.where, each.seq) for each in findings(engine, keyring, None)} == {("audit:platform", 2)}
 
 
 def test_an_adjustment_that_the_server_never_signed_is_named(

@@ -19,7 +19,7 @@ from store.engine import WRITES, open_engine, reading, writing
 from store.keys import authenticate
 from store.ledger_check import check_tenant
 from store.migrate import MIGRATIONS, is_current, migrate
-from store.nodes import node_by_token
+from store.node_tokens import node_by_token
 from store.tables import Allocation, Attempt, Image, Job
 
 FIRST = "0001"

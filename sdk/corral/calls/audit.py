@@ -1,6 +1,6 @@
 """Requests about the audit."""
 
-from corral.audit import AuditCheck, AuditEntryView
+from corral.audit import AuditChainView, AuditEntryView
 from corral.call import PAGE_LIMIT, Call, get, place
 from corral.contract import Page
 
@@ -28,6 +28,6 @@ def audit(
     )
 
 
-def verify_audit(*, tenant_id: str | None = None) -> Call[AuditCheck]:
-    """Whether the audit's chains are sound, and where each first is not."""
-    return get(place("audit", "verify"), AuditCheck, tenant_id=tenant_id)
+def verify_audit(*, tenant_id: str | None = None) -> Call[Page[AuditChainView]]:
+    """Whether the audit's chains are sound, and where each first is not; a long one comes in several pieces."""
+    return get(place("audit", "verify"), Page[AuditChainView], limit=PAGE_LIMIT, tenant_id=tenant_id)

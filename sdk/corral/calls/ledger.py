@@ -71,9 +71,9 @@ def adjustments(*, tenant_id: str | None = None) -> Call[Page[LedgerEntryView]]:
     return get(place("adjustments"), Page[LedgerEntryView], limit=PAGE_LIMIT, tenant_id=tenant_id)
 
 
-def verify_ledger(tenant_id: str) -> Call[LedgerCheck]:
-    """Whether a tenant's chain is sound, and where it first is not (admin)."""
-    return get(place("tenants", tenant_id, "ledger", "verify"), LedgerCheck)
+def verify_ledger(tenant_id: str) -> Call[Page[LedgerCheck]]:
+    """Whether a tenant's chain is sound, and where it first is not; a long one comes in several pieces (admin)."""
+    return get(place("tenants", tenant_id, "ledger", "verify"), Page[LedgerCheck])
 
 
 def prices(*, model: str | None = None) -> Call[Page[PriceView]]:

@@ -4,6 +4,7 @@ import sys
 from typing import Annotated
 
 import typer
+from corral.cli.keys import totals_text
 from corral.cli.login import log_in
 from corral.cli.options import PATIENCE_SECONDS, AsJson, connect
 from corral.cli.output import note, print_fields, print_json
@@ -51,4 +52,4 @@ def _print_whoami(who: Whoami, as_json: bool) -> None:
         print_json(who)
         return
     tenant = f"{who.tenant_name} ({who.tenant_id})" if who.tenant_id else ""
-    print_fields([("key", who.key_id), ("role", who.role), ("tenant", tenant)])
+    print_fields([("key", who.key_id), ("role", who.role), ("tenant", tenant), ("left", totals_text(who.totals))])

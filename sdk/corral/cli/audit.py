@@ -58,10 +58,13 @@ def export(
     written = 0
     with connect() as client, file.open("x", encoding="utf-8") as stream:
         tenant_id = maybe_tenant_id(client, tenant)
-        for chain in client.verify_audit(tenant_id=tenant_id).chains:
+        heads = _by_chain(client.verify_audit(tenant_id=tenant_id))
+        for chain in heads.values():
             head = {"kind": HEAD, "chain": chain.chain, "length": chain.length, "head": chain.head}
             stream.write(json.dumps(head) + "\n")
         for entry in client.audit(tenant_id=tenant_id):
+            if entry.chain not in heads or entry.seq > heads[entry.chain].length:
+                continue  # written since
             stream.write(json.dumps({"kind": ENTRY, **entry.model_dump()}) + "\n")
             written += 1
     if as_json:
@@ -75,7 +78,7 @@ def verify(file: File = None, tenant: OfTenant = None, as_json: AsJson = False) 
     """Check the chains; exit 1 if one is not sound."""
     if file is None:
         with connect() as client:
-            found = client.verify_audit(tenant_id=maybe_tenant_id(client, tenant))
+            found = _check(_by_chain(client.verify_audit(tenant_id=maybe_tenant_id(client, tenant))).values())
     else:
         found = _checked(file)
     if as_json:
@@ -93,7 +96,17 @@ def _checked(file: Path) -> AuditCheck:
     by_chain = {chain: list(group) for chain, group in groupby(entries, key=lambda each: each["chain"])}
     heads = {each["chain"]: each for each in lines if each["kind"] == HEAD}
     chains = [_chain(chain, heads.get(chain), by_chain.get(chain, [])) for chain in sorted({*heads, *by_chain})]
-    return AuditCheck(is_sound=all(each.is_sound for each in chains), chains=chains)
+    return _check(chains)
+
+
+def _check(chains: Iterable[AuditChainView]) -> AuditCheck:
+    found = list(chains)
+    return AuditCheck(is_sound=all(each.is_sound for each in found), chains=found)
+
+
+def _by_chain(pieces: Iterable[AuditChainView]) -> dict[str, AuditChainView]:
+    """What the last piece of each chain says: nothing follows after a flaw."""
+    return {piece.chain: piece for piece in pieces}
 
 
 def _chain(name: str, head: dict[str, Any] | None, entries: Iterable[dict[str, Any]]) -> AuditChainView:
@@ -104,6 +117,7 @@ def _chain(name: str, head: dict[str, Any] | None, entries: Iterable[dict[str, A
         chain=name,
         length=length,
         head=last,
+        checked=length,
         is_sound=bad is None,
         first_bad_seq=bad[0] if bad else None,
         problem=bad[1] if bad else "",

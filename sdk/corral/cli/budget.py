@@ -4,11 +4,9 @@ from typing import Annotated
 
 import typer
 from corral.budgets import BudgetView, BurnDay, PurseView
-from corral.cli.numbers import moment_text, money_text
+from corral.cli.numbers import PURSE_UNITS, milli_text, moment_text, money_text, purse_text
 from corral.cli.options import AsJson, OfTenant, connect, maybe_tenant_id
 from corral.cli.output import print_fields, print_json, print_line, print_table
-
-HOUR_US = 3_600_000_000
 
 
 def budget(
@@ -30,7 +28,7 @@ def print_budget(view: BudgetView) -> None:
             ("bounds", "" if view.purses else "none: nothing but the quota bounds it"),
             (
                 "runs now",
-                f"{_milli_text(view.running_gpus_milli)} GPUs, {money_text(view.running_micro_per_hour)} an hour",
+                f"{milli_text(view.running_gpus_milli)} GPUs, {money_text(view.running_micro_per_hour)} an hour",
             ),
         ]
     )
@@ -45,26 +43,14 @@ def print_budget(view: BudgetView) -> None:
 
 
 def _row(purse: PurseView, tenant_id: str) -> tuple[str, ...]:
-    amounts = (_amount(purse, number) for number in (purse.bound, purse.spent, purse.held, purse.left))
+    amounts = (purse_text(purse.unit, number) for number in (purse.bound, purse.spent, purse.held, purse.left))
     percent = "" if purse.unit == "gpus_milli" or purse.bound == 0 else f"{max(0, purse.spent) * 100 // purse.bound} %"
-    what = {"money_micro": "money", "gpu_time": "GPU-hours", "gpus_milli": "GPUs"}[purse.unit]
+    what = PURSE_UNITS[purse.unit]
     whose = "" if purse.owner_id == tenant_id else f" of {purse.owner_id}"
     name = f"{what}{f' {purse.period}' if purse.period else ''}{whose}"
     lasts = "" if purse.unit == "gpus_milli" else "lasts"
     ends = (moment_text(at) or lasts for at in (purse.spent_at_week, purse.spent_at_running))
     return (name, *amounts, percent, *ends)
-
-
-def _amount(purse: PurseView, number: int) -> str:
-    if purse.unit == "money_micro":
-        return money_text(number)
-    return _milli_text(number if purse.unit == "gpus_milli" else number * 1000 // HOUR_US)
-
-
-def _milli_text(milli: int) -> str:
-    whole, rest = divmod(abs(milli), 1000)
-    text = f"{whole}.{rest:03d}".rstrip("0").rstrip(".")
-    return f"-{text}" if milli < 0 else text
 
 
 def _day(day: BurnDay) -> tuple[str, ...]:

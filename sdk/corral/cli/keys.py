@@ -1,14 +1,14 @@
 """`corral keys`: the keys of the own tenant."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from corral.cli.numbers import moment_text, money_micro
+from corral.cli.numbers import PURSE_UNITS, moment_text, money_micro, purse_text
 from corral.cli.options import AsJson, OfTenant, connect, maybe_tenant_id, read
 from corral.cli.output import note, print_json, print_line, print_table
-from corral.identity import KeySpec, KeyView, NewKey
+from corral.identity import KeyPurse, KeySpec, KeyView, NewKey
 from corral.quantities import duration_us
 
 KeyName = Annotated[str, typer.Option(help="A line for people.")]
@@ -78,16 +78,24 @@ def print_keys(keys: list[KeyView], as_json: bool) -> None:
         print_json(keys)
         return
     print_table(
-        ("KEY", "NAME", "PREFIX", "ROLE", "SCOPES", "MADE BY", "EXPIRES", "REVOKED", "LAST USED"),
+        ("KEY", "NAME", "PREFIX", "ROLE", "SCOPES", "MADE BY", "LEFT TO USE", "EXPIRES", "REVOKED", "LAST USED"),
         [
             (
                 k.id, k.name, k.prefix, k.role, "all" if k.scopes is None else " ".join(k.scopes),
-                k.parent_key_id or k.member_id or "", moment_text(k.expires_at),
+                k.parent_key_id or k.member_id or "", totals_text(k.totals), moment_text(k.expires_at),
                 moment_text(k.revoked_at), moment_text(k.last_used_at),
             )
             for k in keys
         ],
     )  # fmt: skip
+
+
+def totals_text(totals: Sequence[KeyPurse]) -> str:
+    """What is left of a key's totals: "1 of 2 GPUs, 4.50 of 5.00 money"."""
+    return ", ".join(
+        f"{purse_text(each.unit, each.left)} of {purse_text(each.unit, each.bound)} {PURSE_UNITS[each.unit]}"
+        for each in totals
+    )
 
 
 def print_new_key(key: NewKey, as_json: bool) -> None:

@@ -7,6 +7,8 @@ from corral.pulls import PullProgress
 from corral.quantities import SIZE_UNITS, duration_us
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR_US = 3_600_000_000
+PURSE_UNITS = {"money_micro": "money", "gpu_time": "GPU-hours", "gpus_milli": "GPUs"}
 _MONEY = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?", re.ASCII)
 
 
@@ -26,6 +28,20 @@ def money_micro(text: str) -> int:
     if not (match := _MONEY.fullmatch(text)):
         raise ValueError("a price is written like 2.50, with at most six digits after the point")
     return int(match[1]) * 10**6 + int((match[2] or "").ljust(6, "0"))
+
+
+def milli_text(milli: int) -> str:
+    """Thousandths as a decimal with no digit too many."""
+    whole, rest = divmod(abs(milli), 1000)
+    text = f"{whole}.{rest:03d}".rstrip("0").rstrip(".")
+    return f"-{text}" if milli < 0 else text
+
+
+def purse_text(unit: str, amount: int) -> str:
+    """An amount of what a purse counts: money, GPU-hours or GPUs."""
+    if unit == "money_micro":
+        return money_text(amount)
+    return milli_text(amount if unit == "gpus_milli" else amount * 1000 // HOUR_US)
 
 
 def seconds_text(us: int) -> str:
