@@ -85,6 +85,17 @@ async def resolved(
     return await anyio.to_thread.run_sync(partial(_completed, bodies, found, bytes_max, places))
 
 
+def check_arrays(jobs: Sequence[Resolved], bytes_max: int) -> None:
+    """Refuse arrays that would be stored as more bytes than that: each job of an array is a job of its own.
+
+    Raises:
+        TooLarge: they would.
+    """
+    arrays = [job.spec for job in jobs if job.spec.array is not None]
+    if sum(len(spec.model_dump_json()) * spec.array.count for spec in arrays if spec.array) > bytes_max:
+        raise TooLarge(f"the jobs of an array are at most {bytes_max} bytes together", "use a smaller command or env")
+
+
 def _completed(
     bodies: Sequence[JobSpec | TemplatedJob], found: Mapping[str, _Found], bytes_max: int, places: Sequence[Place]
 ) -> list[Resolved]:

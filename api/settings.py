@@ -34,6 +34,8 @@ class ApiSettings(StoreSettings):
     """Largest JSON body: a command and an environment at their bounds, written with escapes, fit in."""
     batch_bytes_max: int = 16 * 2**20
     """The same of a batch of jobs."""
+    array_bytes_max: int = 64 * 2**20
+    """Of the jobs of an array together, as they are stored."""
     body_seconds: float = 30
     """Longest time that a JSON body may take to arrive."""
     chunk_seconds: float = 60

@@ -18,7 +18,7 @@ from api.after_commit import Tell
 from api.audit import change_of
 from api.auth import MemberCaller, TenantCaller
 from api.callers import Caller
-from api.job_bodies import JobBody, Resolved, resolved
+from api.job_bodies import JobBody, Resolved, check_arrays, resolved
 from api.once import IdempotencyKey, asked_of
 from api.parts import AppSettings
 from api.paths import ArrayPath, TenantQuery
@@ -52,6 +52,7 @@ async def submit_batch(
     places = [("body", "jobs", place) for place in range(len(bodies))]
     owner = key.seen.caller.acting_for(tenant_id)
     jobs = await resolved(database, owner, bodies, settings.batch_bytes_max, places)
+    await anyio.to_thread.run_sync(check_arrays, jobs, settings.array_bytes_max)
     asked = await anyio.to_thread.run_sync(partial(_submissions, jobs, settings.heartbeat_seconds))
     digest = await anyio.to_thread.run_sync(partial(asked_of, request, key.seen.caller, idempotency_key, body))
 

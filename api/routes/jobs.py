@@ -13,7 +13,7 @@ from api.after_commit import Tell
 from api.audit import change_of
 from api.auth import ActiveCaller, MemberCaller, TenantCaller
 from api.callers import Caller
-from api.job_bodies import JobBody, resolved
+from api.job_bodies import JobBody, check_arrays, resolved
 from api.once import IdempotencyKey, asked_of
 from api.paging import AskedPage
 from api.parts import AppSettings
@@ -51,6 +51,7 @@ async def submit(
     """Queue a job, or an array of them (its first job is the answer); it starts when its devices are free."""
     owner = key.seen.caller.acting_for(tenant_id)
     (job,) = await resolved(database, owner, [body], settings.json_bytes_max, [("body",)])
+    check_arrays([job], settings.array_bytes_max)
     asked = submission(job.spec, settings.heartbeat_seconds, job.template)
     fields = await request.json()
 

@@ -21,6 +21,16 @@ def test_a_few_words_do_not_become_more_jobs_than_a_body_could_hold(tenant: Acto
     assert tenant.post("/jobs/batch", {"jobs": [{"template": "large"}] * 10}).status_code == 201
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_neither_does_an_array(tenant: Actor, batched: bool) -> None:
+    job = {**LARGE, "array": {"count": 900}}
+    answer = tenant.post("/jobs/batch", {"jobs": [job]}) if batched else tenant.post("/jobs", job)
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert tenant.get("/jobs").json()["items"] == []
+    small = {**a_job(), "array": {"count": 900}}
+    assert tenant.post("/jobs", small).status_code == 201
+
+
 @pytest.mark.parametrize("jobs", [[{"image": 5}], [{}, {"image": 5}]])
 def test_a_job_from_a_template_is_refused_at_its_place(tenant: Actor, jobs: list[dict[str, object]]) -> None:
     a_template(tenant, "small", a_job())
