@@ -40,7 +40,7 @@ class TemplateSpec(Request):
         except ValidationError as error:
             first = error.errors()[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        return job
+        return merged({}, job)  # a field that is null says nothing
 
 
 class TemplateView(View):

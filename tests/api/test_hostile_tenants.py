@@ -39,6 +39,12 @@ def test_a_job_from_a_template_is_refused_at_its_place(tenant: Actor, jobs: list
     assert [each["where"] for each in answer.json()["errors"]] == [f"body.jobs.{len(jobs) - 1}.image"]
 
 
+def test_a_field_that_a_template_leaves_empty_says_nothing(tenant: Actor) -> None:
+    a_template(tenant, "small", {**a_job(), "resources": None, "env": {"A": None, "B": "b"}})
+    assert tenant.get("/templates/small").json()["job"] == {**a_job(), "env": {"B": "b"}}
+    assert tenant.post("/jobs", {"template": "small"}).status_code == 201
+
+
 def test_templates_are_bounded_in_number(tenant: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(templates, "TEMPLATES_MAX", 2)
     for name in ("one", "two"):
