@@ -202,6 +202,7 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(tenant: Actor, engine: Engine) -
         "isolation_levels": None,
         "own_jobs_only": False,
         "expires_at": None,
+        "totals": [],
         "role": "tenant_admin",
         "tenant_id": tenant.tenant_id,
         "tenant_name": "acme",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from domain import budget
 from domain.budget import Line
-from domain.money import Cause, cost_micro
+from domain.money import Cause, cost_micro, dearest_micro, rate_milli
 from domain.purse import TOTAL, Unit
 
 HOUR = 3_600_000_000
@@ -90,3 +90,23 @@ def test_thresholds(spent: int, bound: int, expected: int) -> None:
     assert budget.reached(spent, bound) == expected
     assert budget.crossed(0, spent, bound) == tuple(each for each in budget.THRESHOLDS if each <= expected)
     assert budget.crossed(80, spent, bound) == ((100,) if expected == 100 else ())
+
+
+@given(
+    st.integers(0, 10**12),
+    st.dictionaries(st.sampled_from(Cause), st.integers(0, 10_000)),
+    st.lists(st.tuples(st.sampled_from(Cause), st.integers(0, 40 * 86_400_000_000)), min_size=1, max_size=4),
+    st.integers(0, 400 * 86_400_000_000),
+    st.integers(1, 8),
+)
+def test_no_attempt_spends_more_than_is_held_whatever_its_causes_cost(
+    price: int, rates: dict[Cause, int], parts: list[tuple[Cause, int]], from_us: int, gpus: int
+) -> None:
+    lines, at = [], from_us
+    for cause, duration in parts:
+        cost = cost_micro(duration, 1000, price, rate_milli(cause, rates))
+        lines += [Line(cause, at, at + duration, duration, 1000, cost)] * gpus
+        at += duration
+    held = budget.most([dearest_micro(price, rates)] * gpus, from_us, at - from_us)
+    for place, amount in budget.used(lines).items():
+        assert amount <= held.get(place, 0), place
