@@ -1,5 +1,6 @@
-"""The conformance suite's assertions explain themselves, though its file is no test file."""
+"""The conformance suites' assertions explain themselves, though their files are no test files."""
 
 import pytest
 
-pytest.register_assert_rewrite("tests.integration.sandbox.conformance", "tests.integration.sandbox.secrets_conformance")
+for part in ("lives", "life_conformance", "wall_conformance", "crash_conformance", "secrets_conformance"):
+    pytest.register_assert_rewrite(f"tests.integration.sandbox.{part}")

@@ -8,13 +8,12 @@ import pytest
 
 from sandbox.contract import LaunchOrder, Sandbox, SandboxFault
 from sandbox.runner_link import RunnerLink
-from tests.integration.sandbox.conformance import Ended, OrderMaker, ended, kill_runner, log_of, ran, says, until
+from tests.integration.sandbox.lives import Backend, Ended, OrderMaker, ended, kill_runner, log_of, ran, says, until
 
 
-class SecretsConformance:
+class SecretsConformance(Backend):
     """What every backend does with secrets; `sandbox` and `order` are the subclass's fixtures."""
 
-    dies_with_runner = False
     VALUES: Mapping[str, bytes] = MappingProxyType({"TOKEN": b"correct horse battery", "KEY": bytes(range(256))})
 
     def test_the_job_reads_its_secrets_and_cannot_change_them(self, sandbox: Sandbox, order: OrderMaker) -> None:

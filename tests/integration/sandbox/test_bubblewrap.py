@@ -23,8 +23,8 @@ from sandbox.contract import FactSource, ImageRefused, LaunchOrder, WeakerThanAs
 from sandbox.job_user import job_uid
 from sandbox.observe import Observation, observe
 from sandbox.runner_link import RunnerLink
-from tests.integration.sandbox.conformance import OrderMaker, SandboxConformance, made, ran, running
-from tests.integration.sandbox.secrets_conformance import SecretsConformance
+from tests.integration.sandbox.conformance import SandboxConformance
+from tests.integration.sandbox.lives import OrderMaker, made, ran, running
 
 MIB = 1 << 20
 NODE = NodeId(f"nod_test_{os.getpid()}")
@@ -149,10 +149,6 @@ WEAKENINGS: dict[str, Callable[[Observation], Observation]] = {
     "core files": lambda seen: replace(seen, rlimits={**seen.rlimits, "Max core file size": (0, None)}),
     "killed last": lambda seen: replace(seen, oom_score_adj=-1000),
 }
-
-
-class TestBubblewrapSecrets(SecretsConformance):
-    dies_with_runner = True
 
 
 class TestBubblewrap(SandboxConformance):

@@ -12,8 +12,8 @@ import pytest
 from domain.ids import NodeId
 from sandbox.contract import LaunchOrder
 from sandbox.engine import DockerSandbox
-from tests.integration.sandbox.conformance import MIB, OrderMaker, SandboxConformance
-from tests.integration.sandbox.secrets_conformance import SecretsConformance
+from tests.integration.sandbox.conformance import SandboxConformance
+from tests.integration.sandbox.lives import MIB, OrderMaker
 
 NODE = NodeId(f"nod_test_docker_{os.getpid()}")
 
@@ -48,10 +48,6 @@ def order(tmp_path: Path, image: str) -> OrderMaker:
         )
 
     return make
-
-
-class TestDockerSecrets(SecretsConformance):
-    pass
 
 
 class TestDocker(SandboxConformance):

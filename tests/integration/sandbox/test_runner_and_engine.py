@@ -20,7 +20,7 @@ import pytest
 from sandbox import boot_clock, gate
 from sandbox.contract import Exit, SandboxFault, StopReason
 from sandbox.runner_link import RunnerLink, spawn, write_plan
-from tests.integration.sandbox.conformance import until
+from tests.integration.sandbox.lives import until
 
 RUNNING = {"Status": "running", "Running": True, "Pid": 0, "ExitCode": 0, "OOMKilled": False, "Error": ""}
 
