@@ -2,10 +2,14 @@
 
 import ast
 import re
+import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("domain", "store", "sandbox", "hints", "control", "api", "worker", "corrald", "bench", "sdk/corral")
@@ -94,3 +98,14 @@ def test_nothing_is_left_open() -> None:
 
 def test_no_package_files_hide_the_real_packages() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_what_is_imported_is_declared() -> None:
+    """A dependency of a dependency may be gone with its next release."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    named = {canonicalize_name(re.split(r"[\[;<>= ]", each)[0]) for each in declared["project"]["dependencies"]}
+    made_by = packages_distributions()
+    ours = {*PACKAGES, "corral"}
+    roots = {name.split(".")[0] for path in modules(*PACKAGES[:-1]) for name in imports_of(path)}
+    foreign = roots - ours - sys.stdlib_module_names
+    assert {root for root in foreign if not named & {canonicalize_name(each) for each in made_by[root]}} == set()
