@@ -54,8 +54,12 @@ class System:
         gpus: int = 4,
         network: Network | None = None,
         level: IsolationLevel = "process",
+        service_env: Mapping[str, str] | None = None,
     ) -> None:
-        """`network`: API and Valkey are reached as from another machine, instead of plainly on this one."""
+        """`network`: API and Valkey are reached as from another machine, instead of plainly on this one.
+
+        `service_env`: more settings of the API and control.
+        """
         self.folder = folder
         self.engine = open_engine(database_url)
         self.port = free_port()
@@ -74,6 +78,7 @@ class System:
             "CORRAL_HEARTBEAT_SECONDS": "1",
             "CORRAL_SECRETS_KEY_FILE": str(folder / "secrets.key"),
             **(network.service_env if network else {}),
+            **(service_env or {}),
         }
         self._node_env = {
             "CORRAL_API_URL": self.url,
