@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
-START_SECONDS = 30
+START_SECONDS = 120
+"""What a process may take to answer: imports alone take half a minute on a small machine with much to do."""
 STOP_SECONDS = 20
 """What a process may take to stop by itself before it is killed."""
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -121,7 +122,7 @@ class Supervisor:
             if self._running[child.name].poll() is not None:
                 self._report_death(child.name)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{child.name} did not get ready within {START_SECONDS} s")
+                raise TimeoutError(f"{child.name} was not ready in {START_SECONDS} s; see {self.log_path(child.name)}")
             if self._stop_asked:
                 return
             time.sleep(0.02)

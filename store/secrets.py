@@ -50,7 +50,7 @@ def keep(session: Session, tenant_id: TenantId, name: str, envelope: Envelope, v
     sealed = envelope.seal(value, version)
     if held is None:
         if len(session.exec(select(Secret.name).where(Secret.tenant_id == tenant_id)).all()) >= SECRETS_MAX:
-            raise Limit(f"a tenant keeps at most {SECRETS_MAX} secrets", "delete one: corral secrets rm NAME")
+            raise Limit(f"a tenant keeps at most {SECRETS_MAX} secrets", "delete one: corral secrets delete NAME")
         held = Secret(
             tenant_id=tenant_id,
             name=name,

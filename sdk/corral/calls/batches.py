@@ -29,21 +29,21 @@ def cancel_array(array_id: str) -> Call[ArrayView]:
     return act(place("arrays", array_id, "cancel"), ArrayView, is_repeatable=True)
 
 
-def templates() -> Call[Page[TemplateView]]:
-    """The tenant's templates, by name."""
-    return get(place("templates"), Page[TemplateView], limit=PAGE_LIMIT)
+def templates(*, tenant_id: str | None = None) -> Call[Page[TemplateView]]:
+    """The templates of the own tenant, or of one below it, by name."""
+    return get(place("templates"), Page[TemplateView], limit=PAGE_LIMIT, tenant_id=tenant_id)
 
 
-def template(name: str) -> Call[TemplateView]:
+def template(name: str, *, tenant_id: str | None = None) -> Call[TemplateView]:
     """One template."""
-    return get(place("templates", name), TemplateView)
+    return get(place("templates", name), TemplateView, tenant_id=tenant_id)
 
 
-def set_template(name: str, spec: TemplateSpec) -> Call[TemplateView]:
+def set_template(name: str, spec: TemplateSpec, *, tenant_id: str | None = None) -> Call[TemplateView]:
     """Keep a part of a job under this name, in the place of what was there."""
-    return put(place("templates", name), TemplateView, spec)
+    return put(place("templates", name), TemplateView, spec, tenant_id=tenant_id)
 
 
-def delete_template(name: str) -> Call[None]:
+def delete_template(name: str, *, tenant_id: str | None = None) -> Call[None]:
     """Forget a template. Jobs that were made from it stay as they are."""
-    return delete(place("templates", name))
+    return delete(place("templates", name), tenant_id=tenant_id)

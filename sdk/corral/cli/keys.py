@@ -13,7 +13,7 @@ from corral.quantities import duration_us
 
 KeyName = Annotated[str, typer.Option(help="A line for people.")]
 KeyRole = Annotated[
-    str | None, typer.Option(help="viewer, member, tenant_admin or platform_admin; the own one if left out.")
+    str | None, typer.Option(help="viewer, member, tenant_admin or platform_admin; one's own if left out.")
 ]
 ValidFor = Annotated[str | None, typer.Option("--valid-for", "--expires", help='Such as "30d"; for ever if left out.')]
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The key's id.")]
@@ -22,10 +22,10 @@ app = typer.Typer(no_args_is_help=True, help="Keys of the own tenant.")
 
 
 @app.command("list")
-def list_keys(as_json: AsJson = False) -> None:
+def list_keys(tenant: OfTenant = None, as_json: AsJson = False) -> None:
     """List keys, without their secrets."""
     with connect() as client:
-        print_keys(list(client.keys()), as_json)
+        print_keys(list(client.keys(tenant_id=maybe_tenant_id(client, tenant))), as_json)
 
 
 @app.command("create")
@@ -44,7 +44,7 @@ def create_key(
     tenant: OfTenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key with at most the own rights; it is shown this once."""
+    """Make a key with at most the rights of one's own; it is shown this once."""
     bounds: dict[str, Any] = {
         "scopes": scope, "images": image, "isolation_levels": level, "gpus": gpus, "gpu_hours": gpu_hours,
         "money_micro": None if money is None else read(lambda: money_micro(money)),

@@ -51,7 +51,7 @@ def set_role(member: MemberId, role: Annotated[str, typer.Argument(metavar="ROLE
         _print(client.set_member_role(member, spec.role), as_json)
 
 
-@app.command("remove")
+@app.command("delete")
 def remove_member(member: MemberId, as_json: AsJson = False) -> None:
     """End a member's place, keys and logins, at once."""
     with connect() as client:

@@ -15,7 +15,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and only JSON,
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 TenantRef = Annotated[str, typer.Argument(metavar="TENANT", help="The tenant's id or name.")]
 NodeRef = Annotated[str, typer.Argument(metavar="NODE", help="The node's id or name.")]
-OfTenant = Annotated[str | None, typer.Option("--tenant", help="Of this tenant, by id or name (admin).")]
+OfTenant = Annotated[
+    str | None,
+    typer.Option("--tenant", help="Of this tenant, by its id or name: one below the own, or, for an admin, any."),
+]
 
 
 PATIENCE_SECONDS = 5.0

@@ -48,7 +48,7 @@ def set_secret(
     print_json(made) if as_json else print_line(f"{made.name} is set (version {made.version})")
 
 
-@app.command("rm")
+@app.command("delete")
 def delete_secret(name: SecretNameArgument, tenant: OfTenant = None, as_json: AsJson = False) -> None:
     """Delete a secret. A job that names it and has not started yet fails when it would."""
     with connect() as client:

@@ -48,7 +48,7 @@ def create(
         _print_new(client.create_webhook(spec, tenant_id=maybe_tenant_id(client, tenant)), as_json)
 
 
-@app.command("change")
+@app.command("set")
 def change(
     webhook: WebhookId,
     url: Annotated[str | None, typer.Option(help="Where it goes from now on.")] = None,
@@ -57,7 +57,7 @@ def change(
     state: Annotated[str | None, typer.Option(help="active or disabled.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set what is said; the rest stays."""
+    """Change a webhook; what is not named stays as it is."""
     options = {"url": url, "types": types, "description": description, "state": state}
     said: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     body = read(lambda: WebhookChange(**said))
@@ -71,7 +71,7 @@ def change(
 
 @app.command("delete")
 def delete(webhook: WebhookId, as_json: AsJson = False) -> None:
-    """Do away with one."""
+    """Delete a webhook; what waits is not sent any more."""
     with connect() as client:
         client.delete_webhook(webhook)
     if as_json:
@@ -82,28 +82,28 @@ def delete(webhook: WebhookId, as_json: AsJson = False) -> None:
 
 @app.command("test")
 def send_test(webhook: WebhookId, as_json: AsJson = False) -> None:
-    """Send it an event that tells nothing."""
+    """Send a webhook an event that tells nothing."""
     with connect() as client:
         _print_deliveries([client.test_webhook(webhook)], as_json)
 
 
 @app.command("rotate")
 def rotate(webhook: WebhookId, as_json: AsJson = False) -> None:
-    """Give it a new secret; for a day the old one signs too."""
+    """Give a webhook a new secret; for a day the old one signs too."""
     with connect() as client:
         _print_new(client.rotate_webhook_secret(webhook), as_json)
 
 
 @app.command("deliveries")
 def list_deliveries(webhook: WebhookId, as_json: AsJson = False) -> None:
-    """List what was and will be sent to it, newest first."""
+    """List what was and will be sent to a webhook, newest first."""
     with connect() as client:
         _print_deliveries(list(client.deliveries(webhook)), as_json)
 
 
 @app.command("redeliver")
 def redeliver(webhook: WebhookId, delivery: DeliveryId, as_json: AsJson = False) -> None:
-    """Send the same event once more."""
+    """Send an event once more."""
     with connect() as client:
         _print_deliveries([client.redeliver(webhook, delivery)], as_json)
 

@@ -57,9 +57,6 @@ def admit_image(
         _print(client.add_image(spec), as_json)
 
 
-app.command("add", hidden=True)(admit_image)
-
-
 @app.command("check")
 def check_image(name: ImageName, as_json: AsJson = False) -> None:
     """Let a node look at an image once more."""
@@ -147,15 +144,17 @@ def require_signature(
         print_line(f"{rule.id} {rule.pattern}")
 
 
-@rules.command("forget")
-def forget_rule(rule_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False) -> None:
-    """Ask for a signature no longer."""
+@rules.command("delete")
+def forget_rule(
+    rule_id: Annotated[str, typer.Argument(metavar="RULE", help="The rule's id.")], as_json: AsJson = False
+) -> None:
+    """Delete a rule: its images need no signature any more."""
     with connect() as client:
         client.remove_signature_rule(rule_id)
     if as_json:
-        print_json({"forgotten": rule_id})
+        print_json({"id": rule_id, "state": "deleted"})
     else:
-        print_line(f"{rule_id} is gone")
+        print_line(f"{rule_id} deleted")
 
 
 def _print(view: ImageView, as_json: bool) -> None:

@@ -50,15 +50,15 @@ def set_price(
     print_json(found) if as_json else _print([found])
 
 
-@app.command("take-back")
+@app.command("delete")
 def take_back_price(
     price_id: Annotated[str, typer.Argument(metavar="PRICE", help="The id of a price that is not in force yet.")],
     as_json: AsJson = False,
 ) -> None:
-    """Take back a scheduled price."""
+    """Delete a scheduled price, before it is in force."""
     with connect() as client:
         client.take_back_price(price_id)
-    print_json({"taken_back": price_id}) if as_json else print_line(f"{price_id} is taken back")
+    print_json({"id": price_id, "state": "deleted"}) if as_json else print_line(f"{price_id} deleted")
 
 
 def _print(prices: list[PriceView]) -> None:
