@@ -64,7 +64,10 @@ class Unauthenticated(CorralError):
     code = "unauthenticated"
 
     def __init__(self) -> None:
-        super().__init__("a valid key is required", "send 'Authorization: Bearer <key>'")
+        super().__init__(
+            "a valid key is required",
+            "send 'Authorization: Bearer <key>'; at the command line: corral login, or CORRAL_KEY",
+        )
 
 
 class Forbidden(CorralError):
@@ -285,7 +288,7 @@ class QuotaExceeded(Limit):
 
 class BeyondQuota(QuotaExceeded):
     def __init__(self, message: str) -> None:
-        CorralError.__init__(self, message, "ask for less, or ask an admin for a wider quota")
+        CorralError.__init__(self, message, "ask for less, or ask an admin for more; for GPUs: corral quota ask")
 
 
 class TooLarge(Limit):

@@ -109,7 +109,7 @@ def _all_admitted(order: Order, tenant: TenantFacts, known: _Known) -> list[Admi
 def _admitted(job: Submission, order: Order, tenant: TenantFacts, known: _Known, names: Mapping[str, int]) -> Admitted:
     image = known.images.get(job.image)
     if image is None or not image.is_for(tenant.path):
-        raise Invalid(f"there is no image {job.image} in the catalogue", "see GET /v1/images")
+        raise Invalid(f"there is no image {job.image} in the catalogue", "see GET /v1/images, or: corral images")
     least = job.least_level or tenant.default_isolation
     wish = Wish(least, job.time_limit_us or tenant.default_time_limit_us, job.priority, job.gpus, job.models)
     order.author.check(image.name, least)

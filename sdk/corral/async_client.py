@@ -127,6 +127,13 @@ class AsyncClient(Operations, AsyncSender):
             await self._sleep(pause)
         raise TimeoutError(f"{job_id} is {view.state} after {timeout} seconds")
 
+    async def log(self, job_id: str, *, attempt: int | None = None, since: int = 0) -> AsyncIterator[bytes]:
+        """An attempt's log (the latest one's by default) as it stands, byte for byte, from `since` on."""
+        part = await self.log_part(job_id, attempt=attempt, since=since)
+        while part.data:
+            yield part.data
+            part = await self.log_part(job_id, attempt=part.attempt, since=part.until)
+
     async def follow(self, job_id: str) -> AsyncIterator[LogEvent]:
         """What the job writes and what becomes of it, live and from the start, until it is over."""
         following = Following(job_id)

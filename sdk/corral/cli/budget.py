@@ -9,19 +9,26 @@ from corral.cli.options import AsJson, OfTenant, connect, maybe_tenant_id
 from corral.cli.output import print_fields, print_json, print_line, print_table
 
 
+Days = Annotated[int, typer.Option(min=1, max=366, help="So many days of use, up to today.")]
+DAYS = 7
+
+
 def budget(
-    days: Annotated[int, typer.Option(min=1, max=366, help="So many days of use, up to today.")] = 7,
+    days: Days = DAYS,
     tenant: OfTenant = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what may be spent, what is spent, and until when it lasts."""
     with connect() as client:
         found = client.budget(days=days, tenant_id=maybe_tenant_id(client, tenant))
-    print_json(found) if as_json else print_budget(found)
+    print_budget(found, as_json)
 
 
-def print_budget(view: BudgetView) -> None:
-    """Where a tenant stands."""
+def print_budget(view: BudgetView, as_json: bool, with_days: bool = True) -> None:
+    """Where a tenant stands, and what the days took."""
+    if as_json:
+        print_json(view)
+        return
     print_fields(
         [
             ("tenant", view.tenant_id),
@@ -35,11 +42,12 @@ def print_budget(view: BudgetView) -> None:
     if view.purses:
         print_line("")
         print_table(
-            ("PURSE", "BOUND", "SPENT", "HELD", "LEFT", "", "SPENT AT WEEK'S RATE", "AT TODAY'S"),
+            ("PURSE", "BOUND", "SPENT", "HELD", "LEFT", "", "SPENT AT WEEK'S RATE", "AT RATE OF NOW"),
             [_row(purse, view.tenant_id) for purse in view.purses],
         )
-    print_line("")
-    print_table(("DAY", "GPU HOURS", "COST", "LEFT"), [_day(day) for day in view.days])
+    if with_days:
+        print_line("")
+        print_table(("DAY", "GPU HOURS", "COST", "LEFT"), [_day(day) for day in view.days])
 
 
 def _row(purse: PurseView, tenant_id: str) -> tuple[str, ...]:

@@ -46,6 +46,20 @@ def test_lists_and_refusals(an_async_client, a_job, a_problem):
     assert len(asyncio.run(run())) == 2
 
 
+def test_a_log_is_read_to_its_end_from_one_attempt(an_async_client):
+    def part(data, until):
+        return httpx2.Response(200, content=data, headers={"X-Attempt": "2", "X-Log-Offset": str(until)})
+
+    client, script = an_async_client(part(b"one\n", 4), part(b"two", 7), part(b"", 7))
+
+    async def run():
+        async with client:
+            return b"".join([data async for data in client.log("job_x")])
+
+    assert asyncio.run(run()) == b"one\ntwo"
+    assert [request.url.params["since"] for request in script.requests] == ["0", "4", "7"]
+
+
 def test_a_log_is_followed_over_broken_connections(an_async_client, a_stream, an_event):
     client, script = an_async_client(
         a_stream([an_event("log", b"one ", until=4)]), httpx2.ReadError("broken"),

@@ -28,7 +28,7 @@ def test_a_purse_is_a_line_with_what_is_left_and_until_when_it_lasts(capsys):
             "running_micro_per_hour": 3_000_000, "running_gpus_milli": 1500,
         }
     )  # fmt: skip
-    print_budget(view)
+    print_budget(view, as_json=False)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "runs now 1.5 GPUs, 3.00 an hour" in lines
     assert "money 100.00 80.50 5.00 14.50 80 % 2023-11-14 22:13:20Z lasts" in lines

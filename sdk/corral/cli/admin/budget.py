@@ -3,11 +3,10 @@
 from typing import Annotated
 
 import typer
-from corral.budgets import BudgetSpec, BudgetView, TopUp
-from corral.cli.budget import print_budget
+from corral.budgets import BudgetSpec, TopUp
+from corral.cli.budget import DAYS, Days, print_budget
 from corral.cli.numbers import money_micro
 from corral.cli.options import AsJson, TenantRef, connect, read, tenant_id
-from corral.cli.output import print_json
 
 UNLIMITED = "unlimited"
 
@@ -15,10 +14,10 @@ app = typer.Typer(no_args_is_help=True, help="What a tenant may spend.")
 
 
 @app.command("show")
-def show_budget(tenant: TenantRef, as_json: AsJson = False) -> None:
+def show_budget(tenant: TenantRef, days: Days = DAYS, as_json: AsJson = False) -> None:
     """Show what a tenant may spend, and what it has spent."""
     with connect() as client:
-        _print(client.budget(tenant_id=tenant_id(client, tenant)), as_json)
+        print_budget(client.budget(days=days, tenant_id=tenant_id(client, tenant)), as_json)
 
 
 @app.command("set")
@@ -31,7 +30,7 @@ def set_budget(
     micro = None if total == UNLIMITED else read(lambda: money_micro(total))
     with connect() as client:
         spec = read(lambda: BudgetSpec(total_micro=micro))
-        _print(client.set_tenant_budget(tenant_id(client, tenant), spec), as_json)
+        print_budget(client.set_tenant_budget(tenant_id(client, tenant), spec), as_json, with_days=False)
 
 
 @app.command("top-up")
@@ -46,8 +45,4 @@ def top_up(
     micro = sign * read(lambda: money_micro(amount.removeprefix("-")))
     with connect() as client:
         spec = read(lambda: TopUp(amount_micro=micro, reason=reason))
-        _print(client.top_up_budget(tenant_id(client, tenant), spec), as_json)
-
-
-def _print(view: BudgetView, as_json: bool) -> None:
-    print_json(view) if as_json else print_budget(view)
+        print_budget(client.top_up_budget(tenant_id(client, tenant), spec), as_json, with_days=False)
