@@ -8,7 +8,6 @@ from corral.cli.numbers import PURSE_UNITS, milli_text, moment_text, money_text,
 from corral.cli.options import AsJson, OfTenant, connect, maybe_tenant_id
 from corral.cli.output import print_fields, print_json, print_line, print_table
 
-
 Days = Annotated[int, typer.Option(min=1, max=366, help="So many days of use, up to today.")]
 DAYS = 7
 
