@@ -9,7 +9,8 @@ from fastapi import APIRouter, FastAPI
 
 from api import problems
 from api.addresses import networks
-from api.bodies import BodyGuard
+from api.bodies import BodyGuard, JsonGuard
+from api.door import Door
 from api.edge import Edge
 from api.following import Followers
 from api.logs import Logs
@@ -130,15 +131,15 @@ def create_app(settings: ApiSettings) -> FastAPI:
     )
     app.state.scopes = SCOPES
     problems.install(app)
+    app.add_middleware(JsonGuard)  # the last added is outermost
+    app.add_middleware(Door)
     app.add_middleware(
         BodyGuard,
         bytes_max=settings.json_bytes_max,
         batch_bytes_max=settings.batch_bytes_max,
         seconds=settings.body_seconds,
     )
-    app.add_middleware(
-        Edge, metrics=metrics, trusted=networks(settings.trusted_proxies)
-    )  # added last, so it is outermost
+    app.add_middleware(Edge, metrics=metrics, trusted=networks(settings.trusted_proxies))
     return app
 
 

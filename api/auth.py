@@ -19,7 +19,7 @@ from api.paths import ID_PATTERN
 from api.query import known_query
 from api.rates import Rates
 from api.transactions import AppDatabase
-from domain.errors import BeyondScope, Forbidden, NotFound, TenantSuspended, Unauthenticated
+from domain.errors import BeyondScope, CorralError, Forbidden, NotFound, TenantSuspended, Unauthenticated
 from domain.ids import KeyId, NodeId, TenantId
 from domain.roles import Role
 from store import keys
@@ -68,13 +68,10 @@ async def find_caller(
         CorralError: it may not.
     """
     rates: Rates = request.app.state.rates
-    rates.meet(request, token)
-    try:
-        caller = await database.read(lambda session: _admitted(session, token, request))
-    except Unauthenticated:
-        await rates.charge_address(request)
-        raise
-    await rates.charge(request, token, caller.key_id, caller.tenant_id)
+    caller, refusal = await database.read(lambda session: _looked_at(session, token, request))
+    await rates.charge(request, token, caller.key_id, caller.principal.rights.tenant_id)
+    if refusal is not None:
+        raise refusal
     if caller.principal.is_use_due:
         background.add_task(_note_use, database, caller.key_id)  # after the answer: a reader never waits for a writer
     actor = Actor(
@@ -84,9 +81,21 @@ async def find_caller(
     return caller
 
 
-def _admitted(session: Session, token: str, request: Request) -> Caller:
-    """The caller, if its key's scopes, its tenant and its bounds let it use the route for what the request names."""
+def _looked_at(session: Session, token: str, request: Request) -> tuple[Caller, CorralError | None]:
+    """The caller, and why it may not use the route for what the request names, if so: it pays for that too.
+
+    Raises:
+        Unauthenticated: it is nobody.
+    """
     found = keys.authenticate(session, token)
+    try:
+        return _admitted(session, found, request), None
+    except CorralError as refusal:
+        return Caller(found), refusal
+
+
+def _admitted(session: Session, found: keys.Principal, request: Request) -> Caller:
+    """The caller, if its key's scopes, its tenant and its bounds let it use the route for what the request names."""
     route: APIRoute = request.scope["route"]
     needed = scope_of(route, request.method)
     rights, tag = found.rights, route.tags[0]
@@ -165,7 +174,7 @@ def _not_suspended(caller: Caller) -> Caller:
 async def node(request: Request, token: Token, _: KnownQuery, database: AppDatabase) -> NodeId:
     """The node that calls."""
     node_id = await _node_of(database, token)
-    await request.app.state.rates.charge_node(node_id)
+    await request.app.state.rates.charge_node(request, token, node_id)
     request.state.actor = Actor(node_id, "node", is_staff=True)
     return node_id
 

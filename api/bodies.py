@@ -1,4 +1,7 @@
-"""Takes in JSON bodies before any route sees them: bounded in size, time and shape. Uploads pass by, to be streamed."""
+"""Takes in JSON bodies before any route sees them: bounded in size, time and shape. Uploads pass by, to be streamed.
+
+In two layers, since a request waits for its turn between them: bytes cost little until somebody looks at them.
+"""
 
 import re
 from collections.abc import MutableMapping
@@ -21,8 +24,38 @@ THREAD_FROM_BYTES = 64 * 1024
 """A larger body is looked at in a thread, so that the event loop goes on."""
 
 
+def is_upload(scope: Scope) -> bool:
+    """Whether the request's body is bytes, which its route takes as they come."""
+    return scope["method"] == "POST" and UPLOADS.fullmatch(scope["path"]) is not None
+
+
+class JsonGuard:
+    """An ASGI layer inside a `BodyGuard`: what is in the body is sound JSON."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer with a problem."""
+        if scope["type"] != "http" or scope["method"] not in METHODS_WITH_BODY or is_upload(scope):
+            await self._app(scope, receive, send)
+            return
+        body = (await receive())["body"]
+        try:
+            if body:
+                _check_content_type(Headers(scope=scope))
+                if len(body) < THREAD_FROM_BYTES:
+                    json_text.check(body)
+                else:
+                    await anyio.to_thread.run_sync(json_text.check, body)
+        except (CorralError, HTTPException) as refusal:
+            await answer(refusal)(scope, receive, send)
+            return
+        await self._app(scope, _Replay(body, receive), send)
+
+
 class BodyGuard:
-    """An ASGI layer: a request whose body it refuses reaches no route."""
+    """An ASGI layer: a request whose body is too large or too slow goes no further."""
 
     def __init__(self, app: ASGIApp, bytes_max: int, batch_bytes_max: int, seconds: float) -> None:
         self._app = app
@@ -48,17 +81,10 @@ class BodyGuard:
             raise HTTPException(415, "compressed bodies are not taken")
         if headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
             raise HTTPException(415, "a body comes in chunks, or in one piece")
-        if scope["method"] == "POST" and UPLOADS.fullmatch(scope["path"]):
+        if is_upload(scope):
             return receive
         bytes_max = self._batch_bytes_max if scope["path"] == BATCHES else self._bytes_max
-        body = await self._body(headers, receive, bytes_max)
-        if body:
-            _check_content_type(headers)
-            if len(body) < THREAD_FROM_BYTES:
-                json_text.check(body)
-            else:
-                await anyio.to_thread.run_sync(json_text.check, body)
-        return _Replay(body, receive)
+        return _Replay(await self._body(headers, receive, bytes_max), receive)
 
     async def _body(self, headers: Headers, receive: Receive, bytes_max: int) -> bytes:
         """The whole body; chunked ones are counted as they come."""

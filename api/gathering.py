@@ -4,7 +4,7 @@ Groups are formed in turns, one order from each tenant at a time, so that one te
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -13,6 +13,11 @@ from domain.errors import TooBusy
 
 Order = TypeVar("Order")
 Answer = TypeVar("Answer")
+
+TURNS_MAX = 16
+"""Orders of one tenant in a group: whoever comes meanwhile waits for all of it."""
+TURNS_FOR_EACH = 4
+"""That each order of the tenant with the fewest waiting allows the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +107,27 @@ class Gathering(Generic[Order, Answer]):
                     waiting.answer.set_result(answer)
 
     def _next_group(self) -> list[_Waiting[Order, Answer]]:
-        """One order of each tenant in turn, until the group is full or nothing more may go into it."""
+        """One order of each tenant in turn, until the group is full or nothing more may go into it.
+
+        How many turns there are, whoever has the fewest waiting says: they wait for the others of their group.
+        """
         group: list[_Waiting[Order, Answer]] = []
         together: set[Hashable] = set()
         left = self._bounds.group_weight
         turns = deque(self._queues)
+        most = min(TURNS_MAX, TURNS_FOR_EACH * min(map(len, self._queues.values())))
+        taken: Counter[str] = Counter()
         while turns:
             tenant_id = turns.popleft()
+            if taken[tenant_id] == most:
+                continue
             first = self._queues[tenant_id][0]
             if group and first.weight > left:
                 break  # it is the first of the next group
             if first.alone is not None and first.alone in together:
                 continue  # the tenant's turn comes again with the next group
             self._take(tenant_id)
+            taken[tenant_id] += 1
             group.append(first)
             left -= first.weight
             if first.alone is not None:

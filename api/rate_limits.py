@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from limits import RateLimitItem, parse
 from limits.aio.storage import MemoryStorage, RedisStorage
@@ -87,6 +88,8 @@ class RateLimits:
         self._own = SlidingWindowCounterRateLimiter(MemoryStorage())
         self._metrics = metrics
         self._held: dict[tuple[str, str], _Held] = {}
+        self._asking: dict[tuple[str, str], asyncio.Event] = {}
+        """Set once it was asked for another handful."""
         self._rests_until = 0.0
         self._is_away = False
 
@@ -109,10 +112,8 @@ class RateLimits:
         """
         if rule.item is None or not who:
             return None
-        held = self._held.get((rule.name, who))
-        if held is None or held.until <= time.monotonic() or not (held.tokens or held.is_refused):
-            held = self._held[rule.name, who] = await self._taken(rule.item, rule.name, who)
-            self._forget()
+        while not _counts(held := self._held.get((rule.name, who))):
+            await self._ask(rule.item, rule.name, who)
         if held.is_refused:
             raise self._refusal(rule, held)
         held.tokens -= 1
@@ -126,6 +127,19 @@ class RateLimits:
     async def close(self) -> None:
         """Let go of the connections."""
         await self._pool.disconnect()
+
+    async def _ask(self, item: RateLimitItem, name: str, who: str) -> None:
+        """Take another handful; many who find none left together take one, not one each."""
+        if (asked := self._asking.get((name, who))) is not None:
+            await asked.wait()
+            return
+        self._asking[name, who] = asked = asyncio.Event()
+        try:
+            self._held[name, who] = await self._taken(item, name, who)
+            self._forget()
+        finally:
+            del self._asking[name, who]
+            asked.set()
 
     async def _taken(self, item: RateLimitItem, name: str, who: str) -> _Held:
         """A handful, or the last one token, or none."""
@@ -158,6 +172,11 @@ class RateLimits:
             self._held = {key: held for key, held in self._held.items() if held.until > now}
             if len(self._held) > HELD_MAX:
                 self._held.clear()
+
+
+def _counts(held: _Held | None) -> TypeGuard[_Held]:
+    """Whether nobody needs to be asked."""
+    return held is not None and held.until > time.monotonic() and (held.tokens > 0 or held.is_refused)
 
 
 async def _asked(limiter: SlidingWindowCounterRateLimiter, item: RateLimitItem, name: str, who: str) -> _Held:

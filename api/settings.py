@@ -65,6 +65,8 @@ class ApiSettings(StoreSettings):
     """Of one node's worker."""
     rate_failures: str = "120/minute"
     """Requests of one address with no valid key, and attempts to log in."""
+    rate_open: str = "20/second"
+    """Requests of one address for what needs no key, but for `/healthz`."""
     metrics_port: int | None = None
     """None serves no metrics."""
     metrics_host: str = "127.0.0.1"

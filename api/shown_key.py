@@ -16,6 +16,7 @@ from fastapi import BackgroundTasks, Depends, Request
 from api.audit import Actor
 from api.auth import KnownQuery, Token, active, find_caller, member
 from api.callers import Caller
+from api.fairness import Place
 from api.rates import Rates
 from api.transactions import AppDatabase
 from store.key_witness import Witness, prefix_of, witnesses
@@ -78,9 +79,13 @@ class ShownKey:
             await self.look_again()
             return
         rates: Rates = self._request.app.state.rates
-        rates.meet(self._request, self._token)
         await rates.charge(self._request, self._token, known.caller.key_id, known.caller.tenant_id)
         self.seen, self._request.state.actor = known, known.actor
+
+    def leave_place(self) -> None:
+        """The request now waits for others' work: let the next one in."""
+        place: Place = self._request.state.place
+        place.leave()
 
     async def look_again(self) -> None:
         """Whose it is now."""

@@ -16,6 +16,7 @@ from sqlmodel import Session
 from starlette.responses import Response
 
 from api.callers import Caller
+from api.fairness import turn_of
 from api.gathering import Bounds, Gathering
 from api.once import JSON
 from api.shown_key import ShownKey
@@ -33,6 +34,8 @@ from store.submissions import submit
 
 WAKE_PAUSE_SECONDS = 0.02
 """After a call; the calls within it count as one."""
+EVERYBODY = "submissions"
+"""Whose turn it is when the orders of many tenants are carried out."""
 TRIES = 3
 """Of an order with which another transaction interferes: one that takes its idempotency key, say."""
 BOUNDS = Bounds(group_weight=256, tenant_weight=4_000, total_weight=20_000, total_bytes=256 * 2**20)
@@ -124,6 +127,7 @@ class Submitter:
 
     async def _put(self, shown: ShownKey, sent: Sent) -> Told:
         weight = sent.order.count
+        shown.leave_place()  # what waits to be committed with others keeps nobody busy
         return await self._gathering.put(
             sent.order.tenant_id,
             Shown(shown.prefix, shown.seen.witness, sent),
@@ -137,6 +141,7 @@ class Submitter:
         await self._gathering.finish()
 
     async def _carry_out(self, group: Sequence[Shown]) -> Sequence[Told | Exception]:
+        turn_of.set(EVERYBODY)  # not of the one whose order happened to come first
         told = await self._tried(group)
         if any(isinstance(each, Told) and not each.is_replay for each in told):
             self._waker.call()

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 from sqlmodel import Session
 
 from api.audit import note_change
-from api.fairness import FairGate
+from api.fairness import FairGate, Turn
 from store.engine import reading, writing
 
 T = TypeVar("T")
@@ -26,29 +26,30 @@ class Database:
 
     def __init__(self, engine: Engine, transactions_max: int) -> None:
         self.engine = engine
-        self._readers = FairGate(transactions_max)
-        self._writers = FairGate(1 if engine.dialect.name == "sqlite" else transactions_max)
+        half = max(1, transactions_max // 2)
+        self._readers = FairGate(transactions_max, half)
+        self._writers = FairGate(1) if engine.dialect.name == "sqlite" else FairGate(transactions_max, half)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Session]:
         """A transaction that only reads."""
-        async with self._readers, _in_threads(reading(self.engine)) as session:
+        async with Turn(self._readers), _in_threads(reading(self.engine)) as session:
             yield session
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Session]:
         """A transaction that writes, committed at the end of the block."""
-        async with self._writers, _in_threads(writing(self.engine)) as session:
+        async with Turn(self._writers), _in_threads(writing(self.engine)) as session:
             yield session
 
     async def read(self, question: Callable[[Session], T]) -> T:
         """What `question` finds, asked in a thread and a transaction of its own."""
-        async with self._readers:
+        async with Turn(self._readers):
             return await anyio.to_thread.run_sync(_within, reading(self.engine), question)
 
     async def write(self, change: Callable[[Session], T]) -> T:
         """Do `change` in a thread and a transaction of its own, and commit it."""
-        async with self._writers:
+        async with Turn(self._writers):
             return await anyio.to_thread.run_sync(_within, writing(self.engine), change)
 
 

@@ -3,10 +3,10 @@
 import argparse
 import sys
 
-from bench import latency, submit
+from bench import fairness, latency, submit
 from bench.report import Unmeasurable
 
-BENCHES = {"latency": latency, "submit": submit}
+BENCHES = {"fairness": fairness, "latency": latency, "submit": submit}
 
 
 def main() -> int:

@@ -103,9 +103,9 @@ def measure(arguments: argparse.Namespace) -> Report:
     """
     figures: dict[str, float] = {}
     floors: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="corral-bench-") as folder, _postgres(arguments.postgres) as postgres_url:
+    with tempfile.TemporaryDirectory(prefix="corral-bench-") as folder, postgres(arguments.postgres) as postgres_url:
         for engine, url in (("sqlite", f"sqlite:///{folder}/corral.db"), ("postgres", postgres_url)):
-            with _serving(Path(folder), url) as served:
+            with serving(Path(folder), url) as served:
                 for clients in CLIENTS:
                     _measure_at(served, f"{engine}_c{clients}", clients, figures, floors)
                 figures[f"{engine}_batch_jobs_per_s"] = _batches(served)
@@ -141,7 +141,7 @@ def _batches(served: Served) -> float:
 
 
 @contextmanager
-def _serving(folder: Path, url: str) -> Iterator[Served]:
+def serving(folder: Path, url: str) -> Iterator[Served]:
     """One API process on an empty database, with a Redis of its own for its hints."""
     keys = _set_up(url)
     sockets = folder / f"valkey-{uuid.uuid4().hex[:6]}"
@@ -216,7 +216,7 @@ def _await_port(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _postgres(url: str | None) -> Iterator[str]:
+def postgres(url: str | None) -> Iterator[str]:
     """The URL of a new, empty database there, which is removed at the end."""
     if not url:
         raise Unmeasurable(f"PostgreSQL is needed; {START_POSTGRES}")

@@ -83,7 +83,7 @@ def world(sqlite_template: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("document")
     (home / "corral.db").write_bytes(sqlite_template.read_bytes())
     add_key(home / "keys")
-    free = {f"rate_{kind}": "" for kind in ("reads", "writes", "submissions", "nodes", "failures")}
+    free = {f"rate_{kind}": "" for kind in ("reads", "writes", "submissions", "nodes", "failures", "open")}
     app = create_app(
         ApiSettings(
             database_url=f"sqlite:///{home}/corral.db",

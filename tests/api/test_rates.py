@@ -28,6 +28,7 @@ def settings(settings: ApiSettings) -> ApiSettings:
             "rate_reads": "40/hour",
             "rate_submissions": "3/hour",
             "rate_failures": "5/hour",
+            "rate_open": "6/hour",
             "rate_tenant_factor": 2,
         }
     )
@@ -102,3 +103,38 @@ def test_without_redis_each_process_counts_for_itself_and_is_not_slow(tenant: Ac
     began = time.monotonic()
     assert spent(tenant, "/whoami") == 40
     assert time.monotonic() - began < 10
+
+
+def test_what_is_refused_is_charged_too(tenant: Actor) -> None:
+    narrow = Actor(tenant.client, tenant.made("/keys", {"name": "narrow", "scopes": ["usage:read"]})["key"])
+    refused = [narrow.get("/jobs").status_code for _ in range(41)]
+    assert refused == [403] * 40 + [429]
+
+
+def test_requests_with_no_key_at_all_and_of_no_node_are_charged_to_their_address(app: FastAPI, tenant: Actor) -> None:
+    with served(app) as port, httpx2.Client(base_url=f"http://127.0.0.1:{port}/v1") as client:
+        nobody = [client.get("/whoami").status_code for _ in range(3)]
+        no_node = [client.post("/node/heartbeat", json={}, headers={"Authorization": "Bearer x"}) for _ in range(3)]
+        assert nobody + [answer.status_code for answer in no_node] == [401] * 5 + [429]
+        assert_rate_limited(no_node[-1])
+
+
+def test_a_revoked_key_is_no_longer_its_tenants(app: FastAPI, tenant: Actor) -> None:
+    made = tenant.made("/keys", {"name": "leaked"})
+    leaked = Actor(tenant.client, made["key"])
+    assert leaked.get("/whoami").status_code == 200
+    assert tenant.send("DELETE", f"/keys/{made['id']}").status_code in (200, 204)
+    assert [leaked.get("/whoami").status_code for _ in range(6)] == [401] * 5 + [429]
+    assert tenant.get("/whoami").status_code == 200
+
+
+def test_nobody_spends_a_tenants_tokens_with_the_open_part_of_its_key(tenant: Actor) -> None:
+    assert tenant.get("/whoami").status_code == 200
+    forged = Actor(tenant.client, tenant.key[:-1] + ("a" if tenant.key[-1] != "a" else "b"))
+    assert [forged.get("/whoami").status_code for _ in range(6)] == [401] * 5 + [429]
+    assert tenant.get("/whoami").headers["ratelimit"].startswith('"key-reads";r=38;')
+
+
+def test_what_needs_no_key_has_a_limit_but_for_whether_the_process_lives(client: TestClient) -> None:
+    answers = {path: [client.get(path).status_code for _ in range(30)] for path in ("/openapi.json", "/healthz")}
+    assert answers == {"/openapi.json": [200] * 6 + [429] * 24, "/healthz": [200] * 30}

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from api.fairness import FairGate, turn_of
+from api.fairness import WAITING_MAX, FairGate, Turn, turn_of
+from domain.errors import TooBusy
 
 
 async def served_in_order(gate: FairGate, wanting: list[str]) -> list[str]:
@@ -13,11 +14,11 @@ async def served_in_order(gate: FairGate, wanting: list[str]) -> list[str]:
 
     async def want(whose: str) -> None:
         turn_of.set(whose)
-        async with gate:
+        async with Turn(gate):
             order.append(whose)
             await asyncio.sleep(0)
 
-    async with gate:
+    async with Turn(gate):
         tasks = [asyncio.create_task(want(whose)) for whose in wanting]
         for _ in range(3):
             await asyncio.sleep(0)
@@ -41,7 +42,7 @@ def test_as_many_are_in_as_there_are_places() -> None:
 
         async def want() -> None:
             nonlocal inside, seen
-            async with gate:
+            async with Turn(gate):
                 inside += 1
                 seen = max(seen, inside)
                 await asyncio.sleep(0)
@@ -57,17 +58,91 @@ def test_as_many_are_in_as_there_are_places() -> None:
 def test_who_gives_up_waiting_takes_no_place_with_it(is_given: bool) -> None:
     async def rounds() -> None:
         gate = FairGate(1)
-        await gate.__aenter__()
-        waiting = asyncio.create_task(gate.__aenter__())
+        held = await gate.enter("a")
+        waiting = asyncio.create_task(gate.enter("b"))
         await asyncio.sleep(0)
         if is_given:
-            await gate.__aexit__(None, None, None)
+            held.leave()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        if not is_given:
-            await gate.__aexit__(None, None, None)
-        async with asyncio.timeout(1), gate:
+        held.leave()
+        async with asyncio.timeout(1), Turn(gate):
             pass
+
+    asyncio.run(rounds())
+
+
+async def inside_of(gate: FairGate, wanting: str) -> list[str]:
+    """Who is inside once all have asked."""
+    inside: list[str] = []
+
+    async def want(whose: str) -> None:
+        await gate.enter(whose)
+        inside.append(whose)
+
+    tasks = [asyncio.create_task(want(whose)) for whose in wanting]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return inside
+
+
+def test_a_tenant_by_itself_leaves_places_for_others() -> None:
+    assert asyncio.run(inside_of(FairGate(8, 3), "aaaaaa")) == ["a"] * 3
+
+
+def test_with_others_around_it_gets_fewer() -> None:
+    assert asyncio.run(inside_of(FairGate(8, 3, 1), "baaaa")) == ["b", "a"]
+
+
+def test_once_the_others_are_gone_it_gets_more_again() -> None:
+    async def rounds() -> None:
+        gate = FairGate(8, 2, 1)
+        other = await gate.enter("b")
+        await gate.enter("a")
+        second = asyncio.create_task(gate.enter("a"))
+        await asyncio.sleep(0)
+        assert not second.done()
+        other.leave()
+        async with asyncio.timeout(1):
+            await second
+
+    asyncio.run(rounds())
+
+
+def test_a_place_left_twice_is_one_place() -> None:
+    async def rounds() -> None:
+        gate = FairGate(1)
+        first = await gate.enter("a")
+        first.leave()
+        first.leave()
+        await gate.enter("a")
+        waiting = asyncio.create_task(gate.enter("b"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+
+    asyncio.run(rounds())
+
+
+def test_who_has_too_many_waiting_is_refused_and_others_are_not() -> None:
+    async def rounds() -> None:
+        gate = FairGate(1)
+        held = await gate.enter("a")
+        waiting = [asyncio.create_task(gate.enter("a")) for _ in range(WAITING_MAX)]
+        await asyncio.sleep(0)
+        with pytest.raises(TooBusy):
+            await gate.enter("a")
+        other = asyncio.create_task(gate.enter("b"))
+        await asyncio.sleep(0)
+        held.leave()
+        (await waiting[0]).leave()
+        async with asyncio.timeout(1):
+            await other
+        for task in waiting[1:]:
+            task.cancel()
 
     asyncio.run(rounds())
