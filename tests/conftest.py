@@ -13,9 +13,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 sys.path.insert(0, str(Path(__file__).parent))  # so that `services` and the builders can be imported without packages
 
 import services
+from hypothesis import settings
 
 from store.engine import open_engine
 from store.migrate import migrate
+
+
+settings.register_profile("corral", deadline=None)  # how long an example takes is the machine's matter
+settings.load_profile("corral")
 
 
 @pytest.fixture(scope="session")
