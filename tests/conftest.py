@@ -18,7 +18,6 @@ from hypothesis import settings
 from store.engine import open_engine
 from store.migrate import migrate
 
-
 settings.register_profile("corral", deadline=None)  # how long an example takes is the machine's matter
 settings.load_profile("corral")
 
