@@ -1,5 +1,6 @@
 """The process itself: that it lives, that it can serve, what it counts, and what it says of faults inside."""
 
+import re
 import socket
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def test_the_documents_are_open(client: TestClient) -> None:
     assert page.status_code == 200
     assert "/v1/jobs/{job_id}" in page.text
     assert "<script" not in page.text
+    named = set(re.findall(r'href="#([^"]+)"', page.text))
+    assert "JobSpec-Input" in named
+    assert named <= set(re.findall(r'<details id="([^"]+)"', page.text))
+    assert "least role <code>tenant_admin</code>" in page.text
     assert "http" not in page.text.replace("https://", "", page.text.count("https://example"))
     assert "script-src" not in page.headers["content-security-policy"]
     document = client.get("/openapi.json").json()
