@@ -1,6 +1,7 @@
 """Group commit: what is asked for while one group is being carried out makes up the next. Nothing waits for company.
 
-Groups are formed in turns, one order from each tenant at a time, so that one tenant's flood delays nobody else's.
+Groups are formed in turns, one order from each tenant at a time, so that one tenant's flood delays nobody else's. Where
+the database takes several groups at once, no tenant has orders in two of them: they would only wait for each other.
 """
 
 import asyncio
@@ -29,10 +30,13 @@ class Bounds:
     tenant_weight: int
     total_weight: int
     total_bytes: int
+    groups: int = 1
+    """Carried out at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[Order, Answer]):
+    tenant_id: str
     order: Order
     weight: int
     size_bytes: int
@@ -55,7 +59,9 @@ class Gathering(Generic[Order, Answer]):
         self._weights: dict[str, int] = {}
         self._weight = 0
         self._bytes = 0
-        self._worker: asyncio.Task[None] | None = None
+        self._busy: set[str] = set()
+        """Tenants with orders in a group that is being carried out."""
+        self._workers: set[asyncio.Task[None]] = set()
 
     async def put(
         self, tenant_id: str, order: Order, *, weight: int = 1, size_bytes: int = 0, alone: Hashable | None = None
@@ -67,19 +73,19 @@ class Gathering(Generic[Order, Answer]):
         """
         self._admit(tenant_id, weight, size_bytes)
         loop = asyncio.get_running_loop()
-        waiting: _Waiting[Order, Answer] = _Waiting(order, weight, size_bytes, alone, loop.create_future())
+        waiting: _Waiting[Order, Answer] = _Waiting(tenant_id, order, weight, size_bytes, alone, loop.create_future())
         self._queues.setdefault(tenant_id, deque()).append(waiting)
         self._weights[tenant_id] = self._weights.get(tenant_id, 0) + weight
         self._weight += weight
         self._bytes += size_bytes
-        if self._worker is None or self._worker.done():
-            self._worker = loop.create_task(self._drain())
+        if len(self._workers) < self._bounds.groups and tenant_id not in self._busy:
+            self._workers.add(loop.create_task(self._work()))
         return await waiting.answer
 
     async def finish(self) -> None:
         """Return once nothing waits any more."""
-        if self._worker is not None:
-            await self._worker
+        while self._workers:
+            await asyncio.wait(self._workers)
 
     def _admit(self, tenant_id: str, weight: int, size_bytes: int) -> None:
         own = self._weights.get(tenant_id, 0)
@@ -90,14 +96,23 @@ class Gathering(Generic[Order, Answer]):
         if self._bytes and self._bytes + size_bytes > self._bounds.total_bytes:
             raise TooBusy("too much waits to be taken in")
 
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        try:
+            await self._drain()
+        finally:
+            self._workers -= {task}  # at once: an order that comes now needs another one
+
     async def _drain(self) -> None:
-        while self._queues:
-            group = self._next_group()
+        while group := self._next_group():
+            tenants = {each.tenant_id for each in group}
+            self._busy |= tenants
             answers: Sequence[Answer | Exception]
             try:
                 answers = await self._carry_out([each.order for each in group])
             except Exception as error:  # noqa: BLE001 - the edge of a task: each of those who wait is told
                 answers = [error] * len(group)
+            self._busy -= tenants
             for waiting, answer in zip(group, answers, strict=True):
                 if waiting.answer.done():
                     continue  # nobody waits any more
@@ -114,8 +129,9 @@ class Gathering(Generic[Order, Answer]):
         group: list[_Waiting[Order, Answer]] = []
         together: set[Hashable] = set()
         left = self._bounds.group_weight
-        turns = deque(self._queues)
-        most = min(TURNS_MAX, TURNS_FOR_EACH * min(map(len, self._queues.values())))
+        turns = deque(each for each in self._queues if each not in self._busy)
+        fewest = min((len(self._queues[each]) for each in turns), default=0)
+        most = min(TURNS_MAX, TURNS_FOR_EACH * fewest)
         taken: Counter[str] = Counter()
         while turns:
             tenant_id = turns.popleft()

@@ -6,7 +6,7 @@ be remembered for a moment and is revoked at once all the same.
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
@@ -39,6 +39,8 @@ EVERYBODY = "submissions"
 TRIES = 3
 """Of an order with which another transaction interferes: one that takes its idempotency key, say."""
 BOUNDS = Bounds(group_weight=256, tenant_weight=4_000, total_weight=20_000, total_bytes=256 * 2**20)
+GROUPS = 4
+"""That PostgreSQL takes at once, of different tenants. SQLite has one writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,9 @@ class Submitter:
 
     def __init__(self, database: Database, hints: Hints) -> None:
         self._database = database
+        groups = 1 if database.engine.dialect.name == "sqlite" else GROUPS
         self._waker = Waker(hints.wake)
-        self._gathering: Gathering[Shown, Told] = Gathering(self._carry_out, BOUNDS)
+        self._gathering: Gathering[Shown, Told] = Gathering(self._carry_out, replace(BOUNDS, groups=groups))
 
     async def submit(self, shown: ShownKey, made: Callable[[Caller], Sent]) -> Response:
         """The answer to what the caller asks for, once the jobs are stored for good.

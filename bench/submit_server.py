@@ -10,7 +10,6 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request
 from sqlalchemy import JSON, BigInteger, Column, MetaData, String, Table, insert
-from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
 from api.connection import BoundedConnection
@@ -30,33 +29,29 @@ ROWS = Table(
 _ADD = insert(ROWS)
 
 
-class WithFloor:
-    """Corral's application, untouched, and the floor's, which none of Corral's layers surrounds."""
+def with_floor(corral: FastAPI) -> FastAPI:
+    """The application with the floor's route beside its own, behind the same layers: the bounded connection, the edge
+    that guards and counts answers, and the guard that reads and checks bodies. What the floor does without is all that
+    makes a submission one: a key, a limit, a body's validation, quotas, events, the audit, a kept answer.
+    """
 
-    def __init__(self, corral: FastAPI) -> None:
-        self._corral = corral
-        self._floor = FastAPI()
-        self._floor.add_api_route(FLOOR, self._insert, methods=["POST"], status_code=201)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or the start and the end of both."""
-        is_floor = scope["type"] == "http" and scope["path"] == FLOOR
-        await (self._floor if is_floor else self._corral)(scope, receive, send)
-
-    async def _insert(self, request: Request) -> dict[str, str]:
+    async def insert_one(request: Request) -> dict[str, str]:
         """One row, committed before the answer, in the transaction that a route of Corral would have."""
-        database: Database = self._corral.state.database
+        database: Database = request.app.state.database
         spec: dict[str, Any] = await request.json()
         row: dict[str, Any] = {"id": uuid.uuid4().hex, "tenant_id": "bench", "spec": spec, "submitted_us": 0}
         await database.write(lambda session: session.connection().execute(_ADD, row))
         return {"id": str(row["id"])}
+
+    corral.add_api_route(FLOOR, insert_one, methods=["POST"], status_code=201)
+    return corral
 
 
 def main() -> None:
     """Serve until stopped, as `corrald api` does."""
     begin_service()
     uvicorn.run(
-        WithFloor(create_app(ApiSettings())),
+        with_floor(create_app(ApiSettings())),
         host="127.0.0.1",
         port=int(sys.argv[1]),
         http=BoundedConnection,

@@ -15,6 +15,7 @@ from domain.scheduling.snapshot import ANY_MODEL
 from store.base import table_of
 from store.blocked_digests import digest_column
 from store.locks import remember_tree
+from store.statements import Query
 from store.tables import Gpu, Image, ImageBlock, ImageCheck, ImageTenant, Quota, StoredInput, Tenant
 
 _TENANT, _QUOTA, _IMAGE = table_of(Tenant), table_of(Quota), table_of(Image)
@@ -124,11 +125,15 @@ class Devices:
         )
 
 
-def lock_tenants(session: Session, tenant_ids: Collection[str]) -> tuple[dict[str, TenantFacts], QueueRoom]:
-    """What admission needs of these tenants, with their quotas and those above them locked. One unknown is left out."""
+def tenants_query(tenant_ids: Collection[str]) -> Query:
+    """Asks for these tenants and those above them, and locks their quotas."""
+    return Query(_QUOTAS, {"of": sorted(tenant_ids)})
+
+
+def locked_tenants(session: Session, rows: Sequence[Any]) -> tuple[dict[str, TenantFacts], QueueRoom]:
+    """What admission needs of the tenants that `tenants_query` found. One unknown is left out."""
     found: dict[str, TenantFacts] = {}
     left: dict[str, int | None] = {}
-    rows = session.connection().execute(_QUOTAS, {"of": sorted(tenant_ids)}).all()
     limits: dict[str, dict[str, int | None]] = {}
     for row in rows:
         limits.setdefault(row.tenant_id, {})[row.model] = row.gpu_ceiling_milli
@@ -145,9 +150,13 @@ def lock_tenants(session: Session, tenant_ids: Collection[str]) -> tuple[dict[st
     return found, QueueRoom(left)
 
 
-def admitted_images(session: Session, names: Collection[str]) -> dict[str, CatalogueImage]:
-    """Those of the catalogue by these names that are not retired."""
-    rows = session.connection().execute(_IMAGES, {"names": sorted(names)}).all()
+def images_query(names: Collection[str]) -> Query:
+    """Asks for images by these names."""
+    return Query(_IMAGES, {"names": sorted(names)})
+
+
+def admitted_images(session: Session, rows: Sequence[Any]) -> dict[str, CatalogueImage]:
+    """Those of the catalogue that `images_query` found: they are not retired."""
     allowed: dict[str, set[str]] = {row.name: set() for row in rows if row.is_restricted}
     if allowed:
         for name, tenant_id in session.connection().execute(_ALLOWED, {"names": sorted(allowed)}):
@@ -174,9 +183,12 @@ def held_inputs(session: Session, wanted: Collection[tuple[str, str]]) -> set[tu
     return {(row.tenant_id, row.sha256) for row in session.connection().execute(_HELD, values)}
 
 
-def devices(session: Session) -> Devices:
-    """The devices that the cluster has."""
-    return Devices([(row.model, row.memory_bytes, row.number) for row in session.connection().execute(_DEVICES)])
+DEVICES = Query(_DEVICES, {})
+
+
+def devices(rows: Sequence[Any]) -> Devices:
+    """The devices of the cluster that `DEVICES` found."""
+    return Devices([(row.model, row.memory_bytes, row.number) for row in rows])
 
 
 def _rules(row: Any, limits: Mapping[str, int | None]) -> Rules:

@@ -6,21 +6,20 @@ commit: so a change that fails leaves no entry, and chains are locked last, and 
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Label, bindparam, insert, literal_column, select, update
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy import Label, bindparam, literal_column, select, update
 from sqlmodel import Session
 
 from domain.ids import TenantId
 from domain.ledger import GENESIS, Field, entry_hash
 from store.base import table_of
 from store.ids import id_at
+from store.statements import Query, Rows, take_steps
 from store.tables import ApiKey, AuditChain, AuditEntry, Job, QuotaRequest, Webhook
 from store.tenants import below
 
@@ -36,7 +35,6 @@ _IS_IT = _CHAIN.c.chain == bindparam("of")
 _HOLD = select(_CHAIN.c.length, _CHAIN.c.head).where(_IS_IT)
 _HOLD_AND_TIME = _HOLD.add_columns(_NOW).with_for_update()
 _MOVE = update(_CHAIN).where(_IS_IT).values(length=bindparam("new_length"), head=bindparam("new_head"))
-_ADD = insert(_ENTRY)
 _OWNERS = {
     prefix: select(table_of(row).c.tenant_id).where(table_of(row).c.id == bindparam("of"))
     for prefix, row in (("job", Job), ("key", ApiKey), ("whk", Webhook), ("ask", QuotaRequest))
@@ -92,11 +90,20 @@ def write_pending(session: Session) -> None:
 
 
 def append_many(session: Session, changes: Sequence[Change]) -> None:
-    """Write the changes: three statements for each chain, however many changes there are. Locks the chains."""
+    """Write the changes: two statements for each chain and one for all, however many there are. Locks the chains."""
     in_chain = attrgetter("chain")
     placed = [each for change in changes for each in _placed(session, change)]
-    for chain, group in groupby(sorted(placed, key=in_chain), key=in_chain):
-        _extend(session, chain, list(group))
+    grouped = {chain: list(group) for chain, group in groupby(sorted(placed, key=in_chain), key=in_chain)}
+    if not grouped:
+        return
+    moves: list[Query] = []
+    rows: list[Mapping[str, Field]] = []
+    for (chain, group), (length, head, at_us) in zip(grouped.items(), _held(session, list(grouped)), strict=True):
+        sealed = _sealed(chain, group, length, head, at_us)
+        rows += sealed
+        values = {"of": chain, "new_length": sealed[-1]["seq"], "new_head": sealed[-1]["hash"]}
+        moves.append(Query(_MOVE, values))
+    take_steps(session, *moves, Rows(_ENTRY, rows))
 
 
 def entries(
@@ -133,9 +140,9 @@ def _owner(session: Session, id: str) -> str | None:
     return None if query is None else session.connection().execute(query, {"of": id}).scalar()
 
 
-def _extend(session: Session, chain: str, changes: Sequence[Change]) -> None:
-    length, head, at_us = _held(session, chain)
-    rows = []
+def _sealed(chain: str, changes: Sequence[Change], length: int, head: str, at_us: int) -> list[Mapping[str, Field]]:
+    """The rows of these changes, linked to the chain's head and to each other."""
+    rows: list[Mapping[str, Field]] = []
     for change in changes:
         length += 1
         fields: dict[str, Field] = {
@@ -157,17 +164,16 @@ def _extend(session: Session, chain: str, changes: Sequence[Change]) -> None:
         sealed = entry_hash(head, fields)
         rows.append({**fields, "prev_hash": head, "hash": sealed})
         head = sealed
-    session.connection().execute(_MOVE, {"of": chain, "new_length": length, "new_head": head})
-    session.connection().execute(_ADD, rows)
+    return rows
 
 
-def _held(session: Session, chain: str) -> tuple[int, str, int]:
-    """The chain's length and head, locked, and the time: read under the lock, so that it never runs back in a chain."""
+def _held(session: Session, chains: Sequence[str]) -> list[tuple[int, str, int]]:
+    """Each chain's length and head, locked, and the time, read under the lock: it never runs back in a chain.
+
+    Those that are missing are begun before any is locked, so that all are locked in one order.
+    """
     is_postgres = session.get_bind().dialect.name == "postgresql"
-    query = _HOLD_AND_TIME if is_postgres else _HOLD
-    row = session.connection().execute(query, {"of": chain}).first()
-    if row is None:
-        begin = (postgres_insert if is_postgres else sqlite_insert)(_CHAIN)
-        session.connection().execute(begin.values(chain=chain, length=0, head="").on_conflict_do_nothing())
-        row = session.connection().execute(query, {"of": chain}).one()
-    return row.length, row.head or GENESIS, row.at_us if is_postgres else time.time_ns() // 1000
+    begun = Rows(_CHAIN, [{"chain": chain, "length": 0, "head": ""} for chain in chains], or_nothing=True)
+    holds = [Query(_HOLD_AND_TIME if is_postgres else _HOLD, {"of": chain}) for chain in chains]
+    rows = [each.found[0] for each in take_steps(session, begun, *holds)[1:]]
+    return [(row.length, row.head or GENESIS, row.at_us if is_postgres else time.time_ns() // 1000) for row in rows]

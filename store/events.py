@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import insert
 from sqlmodel import Session
 
 from store.base import table_of
 from store.clock import now_us
+from store.statements import Rows, take_steps
 from store.tables import Event
 from store.webhooks import publish
 
-_ADD = insert(table_of(Event))
+_EVENT = table_of(Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,14 @@ def record(
 def record_all(session: Session, happened: Sequence[Happened], at_us: int) -> None:
     """Add events of one moment, in one statement; webhooks that ask for them are told."""
     if happened:
-        rows = [_row(each, at_us) for each in happened]
-        session.connection().execute(_ADD, rows)
-        publish(session, rows)
+        take_steps(session, told(session, happened, at_us))
+
+
+def told(session: Session, happened: Sequence[Happened], at_us: int) -> Rows:
+    """The rows of events of one moment, to be written; webhooks that ask for them are told."""
+    rows = [_row(each, at_us) for each in happened]
+    publish(session, rows)
+    return Rows(_EVENT, rows)
 
 
 def _row(happened: Happened, at_us: int) -> Mapping[str, Any]:

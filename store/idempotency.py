@@ -12,6 +12,7 @@ from sqlmodel import Session, col
 from domain.errors import CorralError, KeyReused, ShownOnce
 from store.base import table_of
 from store.clock import now_us
+from store.statements import Query, Rows, take_steps
 from store.tables import Idempotency
 
 KEPT_US = 7 * 86_400 * 10**6
@@ -24,11 +25,6 @@ _KEYS = table_of(Idempotency)
 _EARLIER = select(_KEYS).where(
     _KEYS.c.caller.in_(bindparam("callers", expanding=True)), _KEYS.c.key.in_(bindparam("keys", expanding=True))
 )
-
-_TAKE = {
-    name: insert(_KEYS).on_conflict_do_nothing().returning(_KEYS.c.key)
-    for name, insert in (("postgresql", postgres_insert), ("sqlite", sqlite_insert))
-}
 
 
 class KeyTaken(Exception):
@@ -103,7 +99,7 @@ def earlier_answers(session: Session, asked: Iterable[Asked]) -> dict[Asked, Ans
         return {}
     callers, keys = sorted({caller for caller, _ in by_key}), sorted({key for _, key in by_key})
     found: dict[Asked, Answer | CorralError] = {}
-    for row in session.connection().execute(_EARLIER, {"callers": callers, "keys": keys}):
+    for row in take_steps(session, Query(_EARLIER, {"callers": callers, "keys": keys}))[0].found:
         one = by_key.get((row.caller, row.key))
         if one is None:
             continue  # another caller's key of the same name
@@ -134,8 +130,7 @@ def keep_all(session: Session, answers: Mapping[Asked, Answer], now: int) -> Non
         }
         for asked, answer in sorted(answers.items(), key=lambda each: (each[0].caller, each[0].key))
     ]
-    taken = session.connection().execute(_TAKE[session.get_bind().dialect.name], rows)
-    if len(taken.all()) != len(rows):
+    if take_steps(session, Rows(_KEYS, rows, or_nothing=True))[0].count != len(rows):
         raise KeyTaken
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, literal, select
 from sqlmodel import Session
 
 from store.base import table_of
+from store.statements import Query, take_steps
 from store.tables import ApiKey, Member
 
 _KEY, _MEMBER = table_of(ApiKey), table_of(Member)
@@ -47,7 +48,8 @@ def prefix_of(token: str) -> str:
 def witnesses(session: Session, prefixes: Collection[str]) -> dict[str, Witness]:
     """What is to be seen of these keys now. Nothing but equality says that one counts as it did."""
     found: dict[str, list[Any]] = {}
-    for row in session.connection().execute(_CHAINS, {"of": sorted(filter(str.isascii, prefixes))}):
+    known = sorted(filter(str.isascii, prefixes))
+    for row in take_steps(session, Query(_CHAINS, {"of": known}))[0].found if known else ():
         found.setdefault(row.leaf, []).append(row)
     return {
         prefix: Witness(

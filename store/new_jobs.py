@@ -4,22 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert
 from sqlmodel import Session
 
 from domain.admission import CatalogueImage, Wish
 from domain.ids import Instant, TenantId
 from domain.scheduling.reasons import waiting_for_jobs
 from domain.states import JobState
-from store.admission import devices
+from store.admission import Devices
 from store.base import table_of
-from store.events import Happened, record_all
+from store.events import Happened, told
 from store.ids import new_id
 from store.orders import After, Order, Queued, Submission
+from store.statements import Rows, take_steps
 from store.tables import Job, JobArray, JobDependency, JobInput
 
 Row = Mapping[str, Any]
-_ADD = {each: insert(table_of(each)) for each in (JobArray, Job, JobInput, JobDependency)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,9 @@ class Admitted:
 class NewJobs:
     """Rows to be written, in the order in which they refer to each other."""
 
-    def __init__(self, now: Instant) -> None:
+    def __init__(self, now: Instant, devices: Devices) -> None:
         self._now = now
+        self._devices = devices
         self._arrays: list[Row] = []
         self._jobs: list[Row] = []
         self._inputs: list[Row] = []
@@ -59,19 +59,19 @@ class NewJobs:
 
     def write(self, session: Session) -> None:
         """Write all of it."""
-        for table, rows in (
+        added = (
             (JobArray, self._arrays),
             (Job, self._jobs),
             (JobInput, self._inputs),
             (JobDependency, self._dependencies),
-        ):
-            if rows:
-                session.connection().execute(_ADD[table], rows)
+        )
         happened = [
             Happened("submitted", tenant_id=tenant_id, job_id=job_id, text="the job was queued")
             for job_id, tenant_id, _ in self._wishes
         ]
-        record_all(session, [*happened, *self._device_warnings(session)], self._now)
+        happened += self._device_warnings()
+        rows = [Rows(table_of(row), rows) for row, rows in added if rows]
+        take_steps(session, *rows, told(session, happened, self._now))
 
     def _add_array(self, order: Order, job: Submission) -> str:
         array_id = new_id("arr")
@@ -100,17 +100,13 @@ class NewJobs:
         self._wishes.append((job_id, order.tenant_id, job))
         return job_id
 
-    def _device_warnings(self, session: Session) -> list[Happened]:
+    def _device_warnings(self) -> list[Happened]:
         """Not a refusal: a node that has such devices may join."""
-        with_gpus = [each for each in self._wishes if each[2].gpus]
-        if not with_gpus:
-            return []
-        known = devices(session)
         text = "no node known now has such devices; it waits until one joins"
         return [
             Happened("no_device_known", tenant_id=tenant_id, job_id=job_id, text=text)
-            for job_id, tenant_id, job in with_gpus
-            if known.count(job.models, job.gpu_memory_min_bytes) < job.gpus
+            for job_id, tenant_id, job in self._wishes
+            if job.gpus and self._devices.count(job.models, job.gpu_memory_min_bytes) < job.gpus
         ]
 
 

@@ -19,6 +19,7 @@ from domain.scheduling.snapshot import ANY_MODEL, WHOLE_GPU
 from domain.states import JobState
 from store.base import table_of
 from store.locks import tree
+from store.statements import Query, take_steps
 from store.tables import Allocation, Job, Quota, Tenant
 
 _QUOTA = table_of(Quota)
@@ -33,6 +34,7 @@ _QUEUE = (
         or_(_QUOTA.c.most_queued.is_(None), _QUOTA.c.queued_used + bindparam("count") <= _QUOTA.c.most_queued),
     )
     .values(queued_used=_QUOTA.c.queued_used + bindparam("count"))
+    .returning(_QUOTA.c.tenant_id)
 )
 _RUN = (
     update(_QUOTA)
@@ -87,8 +89,9 @@ def add_queued(session: Session, counts: Mapping[str, int]) -> None:
     Raises:
         QuotaExceeded: one of them has no room for so many.
     """
-    for tenant_id, count in counts.items():
-        if not _has_grown(session, _QUEUE, of=tenant_id, count=count):
+    done = take_steps(session, *(Query(_QUEUE, {"of": of, "count": count}) for of, count in counts.items()))
+    for count, each in zip(counts.values(), done, strict=True):
+        if not each.found:
             raise QuotaExceeded("queued jobs", count, 0)
 
 

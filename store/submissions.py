@@ -12,12 +12,24 @@ from sqlmodel import Session
 from domain.admission import CatalogueImage, Wish, check
 from domain.errors import BatchRefused, CorralError, Invalid, NotFound, TenantSuspended
 from domain.ids import Instant, TenantId
-from store.admission import TenantFacts, admitted_images, held_inputs, lock_tenants
+from store.admission import (
+    DEVICES,
+    Devices,
+    QueueRoom,
+    TenantFacts,
+    admitted_images,
+    devices,
+    held_inputs,
+    images_query,
+    locked_tenants,
+    tenants_query,
+)
 from store.dependencies import standings
 from store.new_jobs import Admitted, NewJobs
 from store.orders import After, Order, Queued, Submission
 from store.quotas import add_queued
 from store.secrets import kept_of, secrets_of
+from store.statements import take_steps
 
 LOCAL = "#"
 """How a job names another one of the same order, by its name."""
@@ -27,6 +39,9 @@ LOCAL = "#"
 class _Known:
     """What was read for all orders together."""
 
+    tenants: Mapping[str, TenantFacts]
+    room: QueueRoom
+    devices: Devices
     images: Mapping[str, CatalogueImage]
     held: set[tuple[str, str]]
     """Inputs and secrets, by tenant."""
@@ -43,13 +58,12 @@ def submit(session: Session, orders: Sequence[Order], now: Instant) -> list[Sequ
     `QuotaExceeded` if a queue is full; `BeyondKey` if the author's key is kept to other images or levels;
     `BatchRefused` with the places of these in an order of several.
     """
-    tenants, room = lock_tenants(session, {order.tenant_id for order in orders})
     known = _read(session, orders)
-    new = NewJobs(now)
+    new, room = NewJobs(now, known.devices), known.room
     outcomes: list[Sequence[Queued] | CorralError] = []
     for order in orders:
         try:
-            tenant = _active(tenants, order.tenant_id)
+            tenant = _active(known.tenants, order.tenant_id)
             admitted = _all_admitted(order, tenant, known)
             room.take(tenant.path, order.count)
         except CorralError as refusal:
@@ -67,8 +81,18 @@ def _read(session: Session, orders: Sequence[Order]) -> _Known:
     inputs = {(tenant_id, each) for tenant_id, job in jobs for each in job.inputs}
     secrets = {(tenant_id, each) for tenant_id, job in jobs for each in secrets_of(job.spec)}
     waited_for = {each.of for _, job in jobs for each in job.after if not each.of.startswith(LOCAL)}
+    rows, images, gpus = take_steps(
+        session,
+        tenants_query({order.tenant_id for order in orders}),  # first: what follows is read under its locks
+        images_query({job.image for _, job in jobs}),
+        DEVICES,
+    )
+    tenants, room = locked_tenants(session, rows.found)
     return _Known(
-        admitted_images(session, {job.image for _, job in jobs}),
+        tenants,
+        room,
+        devices(gpus.found),
+        admitted_images(session, images.found),
         held_inputs(session, inputs) | kept_of(session, secrets),
         standings(session, waited_for) if waited_for else {},
     )

@@ -20,6 +20,7 @@ from store.ids import new_id
 from store.paging import Position, after
 from store.scopes import reaches
 from store.sealing import Envelope, Sealed
+from store.statements import Query, take_steps
 from store.tables import Delivery, Webhook
 
 WEBHOOKS_MAX = 20
@@ -208,7 +209,7 @@ def write_deliveries(session: Session) -> None:
     if not events:
         return
     tenants = sorted({event["tenant_id"] for event in events})
-    hooks = session.connection().execute(_LISTENING, {"of": tenants}).all()
+    hooks = take_steps(session, Query(_LISTENING, {"of": tenants}))[0].found
     room = {hook.id: _room(session, hook.id) for hook in hooks}
     rows = []
     for event in events if hooks else ():
