@@ -153,6 +153,7 @@ def serving(folder: Path, url: str) -> Iterator[Served]:
         "CORRAL_REDIS_URL": f"unix://{sockets / 'redis.sock'}",
         "CORRAL_STORAGE_URL": f"file://{folder / 'storage'}",
         "CORRAL_RATE_SUBMISSIONS": "",  # what one server can do is asked, not what one tenant may
+        "CORRAL_RATE_OPEN": "",  # the floor shows no key
     }
     with (
         _process(redis.argv),
