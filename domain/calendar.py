@@ -52,11 +52,11 @@ class Calendar:
         Each part of an amount is the difference of two wholes, rounded down: so the parts add up to the amount, over
         whatever periods and over windows that meet. What lasted no time falls into its moment's period, whole.
         """
-        begin, end = max(span[0], window[0]), min(span[1], window[1])
         if span[0] == span[1]:
-            if window[0] <= begin < window[1]:
-                yield Part(self.period(begin), begin, begin, tuple(amounts))
+            if window[0] <= span[0] < window[1]:
+                yield Part(self.period(span[0]), *span, tuple(amounts))
             return
+        begin, end = max(span[0], window[0]), min(span[1], window[1])
         while begin < end:
             period = self.period(begin)
             stop = min(end, period.until_us)

@@ -45,7 +45,7 @@ def submit(system: System, script: str = SCRIPT, gpus: int = 1, **more: object) 
 
 
 def assert_ended_right(job: Job) -> None:
-    view = job.wait(timeout=90)
+    view = job.wait(timeout=150)
     assert (view.state, view.exit_code) == ("succeeded", 0), (view.outcome, view.error)
     assert [artifact.name for artifact in job.artifacts] == ["word"]
 
@@ -191,6 +191,7 @@ def test_200_submissions_at_once_never_pass_a_quota_of_8(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(420)
 def test_the_ledger_equals_what_an_observer_saw_of_a_hundred_jobs_under_kills(system: System) -> None:
     """Each job tells by the node's own boot-time clock how long it ran; the ledger must say the same."""
     chance = random.Random(7)

@@ -56,6 +56,13 @@ def test_what_is_cut_adds_up_over_periods_and_over_windows_that_meet(
     assert all(part.period.from_us <= part.from_us <= part.until_us <= part.period.until_us for part in parts)
 
 
+def test_what_lasted_no_time_lies_in_the_window_of_its_moment_and_in_no_later_one() -> None:
+    calendar, hour_us = Calendar("day", ZoneInfo("UTC")), 3_600_000_000
+    windows = [(0, hour_us), (hour_us, 2 * hour_us), (2 * hour_us, 3 * hour_us)]
+    found = [list(calendar.parts((hour_us, hour_us), window, [7])) for window in windows]
+    assert [[part.amounts for part in parts] for parts in found] == [[], [(7,)], []]
+
+
 @pytest.mark.parametrize(
     ("unit", "moment", "zone", "name", "hours"),
     [

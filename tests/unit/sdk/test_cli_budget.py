@@ -17,7 +17,8 @@ def a_purse(**changes):
     }  # fmt: skip
 
 
-def test_a_purse_is_a_line_with_what_is_left_and_until_when_it_lasts(capsys):
+def test_a_purse_is_a_line_with_what_is_left_and_until_when_it_lasts(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # as into a file: nothing is wrapped
     hours = a_purse(unit="gpu_time", period="2026-01", bound=7_200_000_000, held=0, spent=1_800_000_000, left=0)
     gpus = a_purse(unit="gpus_milli", owner_id="key_1", bound=4000, held=1000, spent=0, left=3000, spent_at_week=None)
     view = BudgetView.model_validate(
