@@ -101,6 +101,7 @@ class Office:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(420)
 def test_whatever_is_killed_no_job_is_lost_and_all_accounts_agree(system: System) -> None:
     office, over = Office(system), threading.Event()
 
